@@ -1,0 +1,168 @@
+"""The three passes: timing with nothing attached, trace with the profiler, memory with every allocation recorded.
+
+Knows no model and no framework. Each pass runs in a fresh process and writes facts alone; figures are computed elsewhere.
+"""
+import json
+import math
+import os
+import resource
+import time
+
+from tbd.worker import steady
+from tbd.worker.events import StepRecorder
+from tbd.worker.status import DIVERGED, Ended
+
+WARM_STEPS_BESIDE_TIMING = 2  # trace and memory need compiled code and filled caches, not a steady clock
+
+
+def run_steps(training, batches, count, recorder):
+    """Train on `count` batches; give the end time and the work of each step."""
+    ends, work = [], []
+    for _ in range(count):
+        asked = time.monotonic()
+        batch = next(batches)
+        waited = time.monotonic() - asked
+        training.step(batch.arrays)
+        end = time.monotonic()
+        recorder.step(end, waited, batch)
+        ends.append(end)
+        work.append(batch.flops)
+    return ends, work
+
+
+def compile_shapes(training, source, events):
+    """One step of every shape that the data can have, so that no compilation falls into a timed step."""
+    events.phase("compile")
+    recorder = StepRecorder(events)
+    run_steps(training, iter(source.one_of_each_shape()), len(source.one_of_each_shape()), recorder)
+    training.wait()
+    recorder.flush()
+    read_losses(training, events)
+
+
+def read_losses(training, events):
+    """Write the losses since the last reading; end the run where one is not finite."""
+    values = training.losses()
+    events.write("losses", phase=events.phase_name, first=0, values=[v if math.isfinite(v) else None for v in values])
+    for index, value in enumerate(values):
+        if not math.isfinite(value):
+            raise Ended(
+                DIVERGED,
+                "the loss became %r at step %d of the phase %s: lower the learning rate or check the data"
+                % (value, index, events.phase_name),
+            )
+
+
+def warm_up(training, batches, measure, events):
+    """Train until the step time is steady, for at least warmup_min_steps and at most warmup_max_steps."""
+    events.phase("warmup")
+    recorder = StepRecorder(events)
+    times, work = [], []
+    last = time.monotonic()
+    found = steady.verdict(times, work)
+    while len(times) < measure["warmup_max_steps"]:
+        ends, flops = run_steps(training, batches, 1, recorder)
+        times.append(ends[0] - last)
+        work.append(flops[0])
+        last = ends[0]
+        found = steady.verdict(times, work)
+        if found.steady and len(times) >= measure["warmup_min_steps"]:
+            break
+    training.wait()
+    recorder.flush()
+    events.write("steady", steady=found.steady, steps=len(times), drift=found.drift, variation=found.variation)
+    read_losses(training, events)
+
+
+def timing(framework, training, source, request, events):
+    """The pass that throughput comes from."""
+    measure = request["measure"]
+    batches = source.batches()
+    compile_shapes(training, source, events)
+    warm_up(training, batches, measure, events)
+
+    events.phase("timed")
+    recorder = StepRecorder(events)
+    training.wait()
+    cpu_before = cpu_seconds()
+    begin = time.monotonic()
+    run_steps(training, batches, measure["steps"], recorder)
+    training.wait()
+    end = time.monotonic()
+    cpu_after = cpu_seconds()
+    recorder.flush()
+    events.write("window", begin=begin, end=end, steps=measure["steps"], cpu_s=cpu_after - cpu_before)
+    read_losses(training, events)
+
+    if measure["peak"]:
+        events.phase("peak")
+        measure_peak(framework, request, events)
+
+
+# A product of 2048 keeps a 2-core CPU busy for about 0.1 s: long against its overhead, short enough to repeat.
+PEAK_SIZE = {"cpu": 2048, "gpu": 8192}
+PEAK_REPEATS = 5
+
+
+def measure_peak(framework, request, events):
+    """Time matrix products, after one that warms up: what the measured peak comes from."""
+    size = PEAK_SIZE[request["hardware"]["device"]]
+    multiply = framework.matrix_product(size)
+    multiply()
+    seconds = []
+    for _ in range(PEAK_REPEATS):
+        begin = time.monotonic()
+        multiply()
+        seconds.append(time.monotonic() - begin)
+    events.write("matrix_product", size=size, precision=request["precision"], seconds=seconds)
+
+
+def trace(framework, training, source, request, events):
+    """A few steps under the framework's profiler, after as many warm ones."""
+    batches = source.batches()
+    compile_shapes(training, source, events)
+    events.phase("warmup")
+    recorder = StepRecorder(events)
+    run_steps(training, batches, WARM_STEPS_BESIDE_TIMING, recorder)
+    training.wait()
+    recorder.flush()
+
+    events.phase("trace")
+    recorder = StepRecorder(events)
+    path = "trace.json.gz"
+    with training.tracing(os.path.join(request["output"], path)):
+        begin = time.monotonic()
+        run_steps(training, batches, request["measure"]["trace_steps"], recorder)
+        training.wait()
+        end = time.monotonic()
+    recorder.flush()
+    events.write("trace", path=path, steps=request["measure"]["trace_steps"], begin=begin, end=end)
+    read_losses(training, events)
+
+
+def memory(framework, training, source, request, events):
+    """One step with every allocation recorded, after warm ones: optimizer state and scratch memory are there by then."""
+    batches = source.batches()
+    compile_shapes(training, source, events)
+    events.phase("warmup")
+    recorder = StepRecorder(events)
+    run_steps(training, batches, WARM_STEPS_BESIDE_TIMING, recorder)
+    training.wait()
+    recorder.flush()
+
+    events.phase("memory")
+    record = training.record_memory(next(batches).arrays)
+    path = "memory.json"
+    with open(os.path.join(request["output"], path), "w") as file:
+        json.dump(record, file)
+    events.write("memory", path=path, peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    read_losses(training, events)
+
+
+PASSES = {"timing": timing, "trace": trace, "memory": memory}
+
+
+def cpu_seconds():
+    """CPU seconds, user and system, that this process has used so far."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

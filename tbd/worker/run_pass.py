@@ -1,0 +1,114 @@
+"""One pass in a process of its own: python -m tbd.worker.run_pass REQUEST PASS.
+
+Writes its events into the spool; its exit code is the status's (tbd/worker/status.py). What goes wrong is told on stderr
+too, as "tbd: STATUS: cause", so that the cause survives a disk that is full.
+"""
+import json
+import os
+import signal
+import sys
+import traceback
+
+from tbd.worker import status
+from tbd.worker.events import Events
+from tbd.worker.parent import end_with_parent
+from tbd.worker.status import Ended
+
+
+def main(arguments):
+    request_path, pass_name = arguments
+    end_with_parent()
+    signal.signal(signal.SIGTERM, interrupt)
+    with open(request_path) as file:
+        request = json.load(file)
+    request["pass"] = pass_name
+    events = Events(os.path.join(request["output"], "events.jsonl"), pass_name)
+    ending = Ended(status.OK, "")
+    try:
+        events.header()
+        train(request, events)
+    except Ended as error:
+        ending = error
+    except KeyboardInterrupt:
+        ending = Ended(status.INTERRUPTED, "interrupted in the phase %s" % events.phase_name)
+    except Exception as error:
+        traceback.print_exc()
+        ending = Ended(status.CRASHED, one_line(error, events.phase_name))
+    if ending.status != status.OK:
+        sys.stderr.write("tbd: %s: %s\n" % (ending.status, ending.cause))
+    try:
+        events.write("end", status=ending.status, cause=ending.cause)
+    except OSError as error:
+        sys.stderr.write("tbd: %s: the end could not be written: %s\n" % (ending.status, error))
+    return status.EXIT_CODES[ending.status]
+
+
+def train(request, events):
+    """The whole pass; raises Ended with the right status for everything that users can bring about."""
+    from tbd import data, frameworks, models
+    from tbd.data.source import BadData
+    from tbd.frameworks.base import Unsupported
+    from tbd.worker.passes import PASSES
+
+    framework = source = None
+    try:
+        events.phase("import")
+        framework = frameworks.create(request)
+        events.write(
+            "framework",
+            name=framework.name,
+            version=framework.version(),
+            devices=framework.devices(),
+            threads=request["hardware"]["threads"],
+        )
+        events.phase("data")
+        options = {key: value for key, value in request["model"].items() if key != "name"}
+        specification = models.create(request["model"]["name"], options)
+        source = data.open_source(specification, request)
+        events.write("dataset", **source.describe())
+        events.phase("build")
+        training = framework.build(specification, specification.initial_weights(request["seed"]))
+        itemsize = {"fp32": 4, "fp64": 8}[request["precision"]]
+        events.write(
+            "model",
+            name=specification.name,
+            unit=specification.unit,
+            parameters=specification.parameter_count(),
+            weights_bytes=specification.weights_bytes(itemsize),
+            optimizer_state_bytes=specification.optimizer_state_bytes(itemsize),
+        )
+        PASSES[request["pass"]](framework, training, source, request, events)
+        events.phase("finish")
+    except BadData as error:
+        raise Ended(status.BAD_DATA, str(error))
+    except Unsupported as error:
+        raise Ended(status.UNSUPPORTED, str(error))
+    except OSError as error:
+        if error.errno == 28:  # ENOSPC
+            raise Ended(status.CRASHED, "the disk is full: %s" % request["output"])
+        raise
+    except Exception as error:
+        if isinstance(error, MemoryError) or (framework is not None and framework.out_of_memory(error)):
+            raise Ended(
+                status.OUT_OF_MEMORY,
+                "out of memory in the phase %s at batch size %d: try a smaller batch_size"
+                % (events.phase_name, request["batch_size"]),
+            )
+        raise
+    finally:
+        if source is not None:
+            source.close()
+
+
+def interrupt(signum, frame):
+    raise KeyboardInterrupt
+
+
+def one_line(error, phase):
+    """An unforeseen exception in one line: where, what kind, its message's first line."""
+    message = str(error).strip().split("\n")[0]
+    return "%s in the phase %s: %s" % (type(error).__name__, phase, message or "no message")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -12,7 +12,7 @@ from tbd.worker import steady
 from tbd.worker.events import StepRecorder
 from tbd.worker.status import DIVERGED, Ended
 
-WARM_STEPS_BESIDE_TIMING = 2  # trace and memory need compiled code and filled caches, not a steady clock
+WARM_STEPS_BEFORE_MEMORY = 2  # the first allocates what stays, the second is as every later one
 
 
 def run_steps(training, batches, count, recorder):
@@ -118,45 +118,56 @@ def measure_peak(framework, request, events):
 
 
 def trace(framework, training, source, request, events):
-    """A few steps under the framework's profiler, after as many warm ones."""
-    batches = source.batches()
-    compile_shapes(training, source, events)
-    events.phase("warmup")
-    recorder = StepRecorder(events)
-    run_steps(training, batches, WARM_STEPS_BESIDE_TIMING, recorder)
-    training.wait()
-    recorder.flush()
+    """A few steps under the framework's profiler, after the same ones without it: compiled and warm."""
+    stream = source.batches()
+    batches = [next(stream) for _ in range(request["measure"]["trace_steps"])]
+    warm_beside_timing(training, batches, events)
 
     events.phase("trace")
     recorder = StepRecorder(events)
     path = "trace.json.gz"
     with training.tracing(os.path.join(request["output"], path)):
         begin = time.monotonic()
-        run_steps(training, batches, request["measure"]["trace_steps"], recorder)
+        run_steps(training, iter(batches), len(batches), recorder)
         training.wait()
         end = time.monotonic()
     recorder.flush()
-    events.write("trace", path=path, steps=request["measure"]["trace_steps"], begin=begin, end=end)
+    events.write("trace", path=path, steps=len(batches), begin=begin, end=end)
     read_losses(training, events)
 
 
 def memory(framework, training, source, request, events):
-    """One step with every allocation recorded, after warm ones: optimizer state and scratch memory are there by then."""
-    batches = source.batches()
-    compile_shapes(training, source, events)
-    events.phase("warmup")
-    recorder = StepRecorder(events)
-    run_steps(training, batches, WARM_STEPS_BESIDE_TIMING, recorder)
-    training.wait()
-    recorder.flush()
+    """One step on the largest batch with every allocation recorded; the optimizer's state is there by then."""
+    batch = max(source.one_of_each_shape(), key=lambda one: one.flops)
+    before = resident_bytes("VmRSS")
+    warm_beside_timing(training, [batch] * WARM_STEPS_BEFORE_MEMORY, events)
+    peak = resident_bytes("VmHWM")
 
     events.phase("memory")
-    record = training.record_memory(next(batches).arrays)
+    record = training.record_memory(batch.arrays)
     path = "memory.json"
     with open(os.path.join(request["output"], path), "w") as file:
         json.dump(record, file)
-    events.write("memory", path=path, peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    events.write("memory", path=path, rss_built_bytes=before, rss_peak_bytes=peak)
     read_losses(training, events)
+
+
+def warm_beside_timing(training, batches, events):
+    """Untimed steps: what is recorded next finds its shapes compiled and its caches filled."""
+    events.phase("warmup")
+    recorder = StepRecorder(events)
+    run_steps(training, iter(batches), len(batches), recorder)
+    training.wait()
+    recorder.flush()
+
+
+def resident_bytes(field):
+    """VmRSS (now) or VmHWM (the highest so far) of this process, from proc(5)."""
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+    raise KeyError(field)
 
 
 PASSES = {"timing": timing, "trace": trace, "memory": memory}

@@ -101,6 +101,7 @@ def train(request, events):
 
 
 def interrupt(signum, frame):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not break the orderly end of the first
     raise KeyboardInterrupt
 
 

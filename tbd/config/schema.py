@@ -1,0 +1,59 @@
+"""The types of the configuration in conf/: what Hydra and OmegaConf check of every value before anything starts."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import MISSING
+
+
+@dataclass
+class Hardware:
+    name: str = MISSING
+    device: str = MISSING  # cpu | gpu
+    devices: int = 1  # on each node
+    nodes: int = 1
+    threads: int = 1  # CPU threads of each worker
+
+
+@dataclass
+class Framework:
+    name: str = MISSING
+    project: str | None = None
+    env_manager: str = "auto"
+    python: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Measure:
+    passes: list[str] = field(default_factory=lambda: ["timing", "trace", "memory"])
+    steps: int = 30
+    warmup_min_steps: int = 8
+    warmup_max_steps: int = 30
+    trace_steps: int = 2
+    peak: bool = True
+    repeats: int = 1
+    timeout_s: float = 600.0
+
+
+@dataclass
+class Tracking:
+    mode: str = MISSING  # mlflow | offline
+    uri: str = MISSING
+    experiment: str = MISSING
+    runs: str = "runs"
+
+
+@dataclass
+class Config:
+    """One run. `model` and `data` are free-form here: their own code checks their options."""
+
+    model: dict[str, Any] = field(default_factory=dict)
+    framework: Framework = field(default_factory=Framework)
+    hardware: Hardware = field(default_factory=Hardware)
+    data: dict[str, Any] = field(default_factory=dict)
+    measure: Measure = field(default_factory=Measure)
+    tracking: Tracking = field(default_factory=Tracking)
+    batch_size: int = MISSING
+    precision: str = "fp32"
+    seed: int = 1

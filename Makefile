@@ -1,0 +1,49 @@
+# make run: the main job.  make test: all tests.  Both set up what is missing first.  make help lists the rest.
+MODEL ?= seq2seq
+FRAMEWORK ?= tensorflow
+HARDWARE ?= cpu
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test ui lint bench-overhead lock clean
+
+help: ## these lines
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+setup: $(VENV)/ready ## the controller's environment, .venv, exactly as locked in requirements.lock
+
+# uv, itself from the lock, installs the rest in seconds; the stamp is written last, so that a broken set-up is repeated
+$(VENV)/ready: requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "tbd: $(PYTHON) is not here. On Debian or Ubuntu: apt-get install python3.11 python3.11-venv, or PYTHON=/path/to/python3.11 make $(MAKECMDGOALS)"; exit 1; }
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet "$$(grep -E '^uv==' requirements.lock)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: setup ## train MODEL=seq2seq in FRAMEWORK=tensorflow on HARDWARE=cpu and record the run
+	@$(BIN)/python -m tbd.train model=$(MODEL) framework=$(FRAMEWORK) hardware=$(HARDWARE)
+
+ui: setup ## the record in a browser
+	@$(BIN)/mlflow ui --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}"
+
+test: setup lint ## all tests
+	@$(BIN)/python -m pytest
+
+lint: setup ## style, types, and the syntax that old frameworks need
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/vermin --quiet --no-tips --violations -t=3.6- tbd/__init__.py tbd/worker tbd/data tbd/models/*/specification.py tbd/models/__init__.py tbd/models/specification.py tbd/frameworks/__init__.py tbd/frameworks/base.py
+
+bench-overhead: setup ## our timing pass against a bare loop of the same model, ratio a framework
+	@$(BIN)/python benchmarks/overhead.py
+
+lock: setup ## requirements.lock anew from pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --no-emit-index-url --no-emit-find-links -o requirements.lock pyproject.toml
+
+clean: ## remove .venv (runs and records stay)
+	rm -rf $(VENV)

@@ -1,0 +1,144 @@
+"""From the command line to configurations: Hydra's composition, with its errors turned into one plain line each."""
+
+import itertools
+import os
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import hydra.errors
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from tbd.config.errors import BadConfig
+from tbd.config.schema import Config
+from tbd.launch.files import project_file
+
+
+def register() -> None:
+    """Tell Hydra the types of tbd/config/schema.py and the resolver `cores`. May be called again."""
+    ConfigStore.instance().store(name="schema", node=Config)
+    OmegaConf.register_new_resolver("cores", lambda: len(os.sched_getaffinity(0)), replace=True)
+
+
+def config_folder() -> Path:
+    """The folder conf/, in the checkout or inside the installed package."""
+    return project_file("conf")
+
+
+def compose_jobs(overrides: list[str], multirun: bool) -> list[DictConfig]:
+    """The configuration of every job that these overrides ask for: one, or with `multirun` the product of their lists.
+
+    Raises BadConfig where an override can't be parsed or names what is not there.
+    """
+    return [compose_one(job) for job in jobs_of(overrides, multirun)]
+
+
+def jobs_of(overrides: list[str], multirun: bool) -> list[list[str]]:
+    """The overrides of every job, in the order of Hydra's basic sweeper."""
+    parsed = parse(overrides)
+    if not multirun:
+        for override in parsed:
+            if override.is_sweep_override():
+                raise BadConfig(
+                    f"{override.input_line}: several values need a sweep (add -m), "
+                    f"one value with a comma in it needs quotes ('{override.key_or_group}=\"...\"')"
+                )
+        return [overrides]
+    choices: list[list[str]] = []
+    for override in parsed:
+        if override.is_sweep_override():
+            key = override.get_key_element()
+            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        else:
+            choices.append([str(override.input_line)])
+    return [list(job) for job in itertools.product(*choices)]
+
+
+def parse(overrides: list[str]) -> list[Override]:
+    parser = OverridesParser.create()
+    parsed = []
+    for text in overrides:
+        try:
+            parsed.append(parser.parse_override(text))
+        except hydra.errors.HydraException as error:
+            reason = str(error).strip().splitlines()[0]
+            raise BadConfig(
+                f"{text!r} is no override: {reason}. Write key=value; "
+                f"put a value with spaces, commas, = or quotes in quotes of its own: 'key=\"a b\"'"
+            ) from None
+    return parsed
+
+
+def compose_one(overrides: list[str]) -> DictConfig:
+    """One composed configuration, every interpolation resolvable."""
+    register()
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(config_folder()), version_base="1.3"):
+            config = compose("config", overrides=overrides)
+        OmegaConf.resolve(config)
+    except hydra.errors.MissingConfigException as error:
+        raise BadConfig(missing_choice(error, overrides)) from None
+    except hydra.errors.ConfigCompositionException as error:
+        raise BadConfig(composition_problem(error, overrides)) from None
+    except (hydra.errors.HydraException, OmegaConfBaseException) as error:
+        raise BadConfig(first_line(error)) from None
+    finally:
+        GlobalHydra.instance().clear()
+    return config
+
+
+def missing_choice(error: hydra.errors.MissingConfigException, overrides: list[str]) -> str:
+    """`model=resnet5` -> the choices of the group, the near ones first."""
+    match = re.search(r"Could not find '([^']+)/([^'/]+)'", str(error))
+    if not match:
+        return first_line(error)
+    group, name = match.groups()
+    choices = sorted(path.stem for path in (config_folder() / group).glob("*.yaml"))
+    return f"{group}={name}: there is no such {group}.{suggestion(name, choices)} Choices: {', '.join(choices)}"
+
+
+def composition_problem(error: Exception, overrides: list[str]) -> str:
+    """An unknown key or a value of the wrong type, with the near keys or what was expected."""
+    text = " ".join(str(part) for part in (error, error.__cause__ or ""))
+    match = re.search(r"Could not override '([^']+)'", text) or re.search(r"Key '([^']+)' (?:is not|not) in", text)
+    cause = first_line(error.__cause__ or error)
+    if match and re.search(r"not in|does not exist|Could not find|No match", text):
+        key = match.group(1)
+        return f"{key}: there is no such key.{suggestion(key, known_keys())} python -m tbd.train --cfg job shows all keys"
+    written = next((o for o in overrides if match and o.startswith(match.group(1) + "=")), None)
+    return f"{written}: {cause}" if written else cause
+
+
+def known_keys() -> list[str]:
+    """Every key of the default configuration, dotted, and the groups."""
+    config = compose_one([])
+    groups = [path.name for path in config_folder().iterdir() if path.is_dir()]
+    return sorted(set(flatten(OmegaConf.to_container(config))) | set(groups))
+
+
+def flatten(values: Any, prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a.b": 1}. Lists stay values."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def suggestion(name: str, choices: list[str]) -> str:
+    near = get_close_matches(name, choices, n=3, cutoff=0.5)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,72 @@
+"""The command: python -m tbd.train model=MODEL framework=FRAMEWORK [key=value ...] (--help tells more)."""
+
+import os
+import signal
+import sys
+from typing import Any
+
+# Flags of Hydra that only print; nothing is to be checked or run for them.
+PRINTING = {"--help", "-h", "--hydra-help", "--version", "--info", "-i", "--cfg", "-c", "--shell-completion", "-sc"}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; give the exit code of the run, or of a sweep the first of its jobs' that is not 0."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        return run(arguments)
+    except KeyboardInterrupt:
+        print("tbd: interrupted", file=sys.stderr)
+        return 130
+
+
+def run(arguments: list[str]) -> int:
+    from tbd.config.compose import compose_jobs, register
+    from tbd.config.errors import BadConfig
+    from tbd.config.plan import UnsupportedCell, plan
+    from tbd.worker.status import BAD_CONFIG, EXIT_CODES
+
+    register()
+    overrides = [argument for argument in arguments if not argument.startswith("-")]
+    multirun = bool({"-m", "--multirun"} & set(arguments))
+    if not any(argument.split("=")[0] in PRINTING for argument in arguments):
+        try:
+            for config in compose_jobs(overrides, multirun):
+                try:
+                    plan(config)
+                except UnsupportedCell:
+                    pass  # a result of the run, recorded as such
+        except BadConfig as error:
+            print(f"tbd: bad configuration: {error}", file=sys.stderr)
+            return EXIT_CODES[BAD_CONFIG]
+    return hydra_run(arguments)
+
+
+def hydra_run(arguments: list[str]) -> int:
+    """Hand the command line to Hydra, which calls `job` once, or once for each job of a sweep."""
+    import hydra
+
+    from tbd.config.compose import config_folder
+
+    codes: list[int] = []
+
+    def job(config: Any) -> int:
+        from tbd.pipeline import run_job
+
+        codes.append(run_job(config))
+        return codes[-1]
+
+    sys.argv = [sys.argv[0] if sys.argv else "tbd", *arguments]
+    # Hydra says where its traceback is to be had when an unforeseen error ends a job; ours are all foreseen
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+    hydra.main(config_path=str(config_folder()), config_name="config", version_base="1.3")(job)()
+    return next((code for code in codes if code != 0), 0)
+
+
+def stop(signum: int, frame: Any) -> None:
+    """SIGTERM ends a run in order, as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

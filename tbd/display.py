@@ -1,0 +1,143 @@
+"""What a person at the terminal sees: one progress line while a run goes on, a table at its end."""
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+PHASES = {
+    "environment": "environment",
+    "launch": "starting the worker",
+    "import": "importing the framework",
+    "data": "opening the data",
+    "build": "building the network",
+    "compile": "compiling",
+    "warmup": "warming up",
+    "timed": "timing",
+    "peak": "measuring the device's peak",
+    "trace": "tracing",
+    "memory": "recording memory",
+    "finish": "finishing",
+    "measure": "working out the figures",
+    "record": "recording in MLflow",
+}
+
+
+class Progress:
+    """One line on stderr, rewritten in place on a terminal; a line for each phase elsewhere (logs, CI)."""
+
+    def __init__(self, total_steps: dict[str, int]) -> None:
+        """`total_steps`: how many steps each phase is expected to have, {"timed": 30, ...}."""
+        self._console = Console(stderr=True)
+        self._status = self._console.status("") if self._console.is_terminal else None
+        self._total = total_steps
+        self._phase = ""
+        self._pass = ""
+        self._begin = time.monotonic()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._steps, self._items, self._first_end, self._last_end = 0, 0.0, 0.0, 0.0
+
+    def __enter__(self) -> "Progress":
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status:
+            self._status.stop()
+
+    def phase(self, name: str, pass_name: str = "") -> None:
+        self._phase, self._pass = name, pass_name
+        self._reset()
+        if self._status:
+            self._show("")
+        else:
+            print(f"tbd: {self._label()}", file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """What a phase is doing, such as a package that is being installed."""
+        if self._status:
+            self._show(text)
+
+    def steps(self, ends: list[float], items: dict[str, list[float]]) -> None:
+        """Steps that are done: their end times and items."""
+        unit, counts = next(iter(items.items()))
+        if not self._first_end:
+            self._first_end = ends[0]
+            self._items -= counts[0]  # the rate begins at the first end
+        self._steps += len(ends)
+        self._items += sum(counts)
+        self._last_end = ends[-1]
+        seconds = self._last_end - self._first_end
+        total = self._total.get(self._phase)
+        parts = [f"step {self._steps}" + (f" of {total}" if total else "")]
+        if seconds > 0 and self._steps > 1:
+            parts.append(f"{self._items / seconds:,.1f} {unit}/s so far")
+            if total and self._phase == "timed":
+                left = (total - self._steps) * seconds / (self._steps - 1)
+                parts.append(f"{left:.0f} s left")
+        self.note(", ".join(parts))
+
+    def _label(self) -> str:
+        label = PHASES.get(self._phase, self._phase)
+        return f"{self._pass}: {label}" if self._pass else label
+
+    def _show(self, text: str) -> None:
+        assert self._status
+        seconds = time.monotonic() - self._begin
+        self._status.update(escape(f"{self._label()}  {text}  [{seconds:.0f} s]"))
+
+
+# The rows of the table, in order: metric, label, format, unit.
+ROWS = [
+    ("step_time_p50_ms", "step time, median", ",.1f", "ms"),
+    ("step_time_p99_ms", "step time, 99th percentile", ",.1f", "ms"),
+    ("warmup_steps", "warm-up", ",.0f", "steps"),
+    ("data_wait_share", "waiting for data", ".1%", ""),
+    ("cpu_utilization", "CPU utilisation", ".1%", ""),
+    ("achieved_tflops", "achieved", ".4f", "TFLOP/s"),
+    ("mfu", "model FLOPs utilisation", ".1%", "of the measured peak"),
+    ("memory/peak_mb", "memory, peak of the allocator", ",.1f", "MB"),
+    ("memory/feature_maps_share", "feature maps", ".1%", "of that peak"),
+    ("loss_first", "loss, first step", ".4f", ""),
+    ("loss_last", "loss, last step", ".4f", ""),
+]
+
+
+def summary(title: str, status: str, cause: str, metrics: dict[str, float], unit: str, notes: Iterable[str]) -> None:
+    """Print the run's table and what to do next."""
+    console = Console()
+    colour = "green" if status == "ok" else "red"
+    table = Table(title=escape(title), show_header=False, title_justify="left")
+    table.add_row("status", f"[{colour}]{status}[/]" + (escape(f": {cause}") if cause else ""))
+    if "throughput" in metrics:
+        table.add_row("throughput", throughput(metrics, unit))
+    for name, label, form, suffix in ROWS:
+        if name in metrics:
+            table.add_row(label, f"{metrics[name]:{form}} {suffix}".strip())
+    console.print(table)
+    for note in notes:
+        console.print(note, markup=False, soft_wrap=True)
+
+
+def throughput(metrics: dict[str, float], unit: str) -> str:
+    text = f"{metrics['throughput']:,.2f} {unit}/s"
+    if "throughput_ci_low" in metrics:
+        text += f" (95 %: {metrics['throughput_ci_low']:,.2f} to {metrics['throughput_ci_high']:,.2f})"
+    return text
+
+
+def sweep_summary(title: str, rows: list[dict[str, Any]]) -> None:
+    """Print one line a job: its overrides, status, throughput, and the causes of what failed."""
+    table = Table(title=escape(title), title_justify="left")
+    for column in ("job", "status", "throughput", "cause"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(escape(row["job"]), row["status"], row["throughput"], escape(row["cause"]))
+    Console().print(table)

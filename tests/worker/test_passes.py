@@ -1,0 +1,135 @@
+"""The passes over a training that costs nothing: what they write, in which order, and how they end."""
+
+import contextlib
+import itertools
+import json
+from pathlib import Path
+
+import numpy
+import pytest
+
+from tbd.data.source import Batch
+from tbd.worker import passes
+from tbd.worker.events import Events
+from tbd.worker.status import DIVERGED, Ended
+
+MEASURE = {"steps": 5, "warmup_min_steps": 8, "warmup_max_steps": 9, "trace_steps": 2, "peak": True}
+
+
+class Framework:
+    def matrix_product(self, size):
+        self.products = 0
+
+        def multiply():
+            self.products += 1
+
+        return multiply
+
+
+class Training:
+    """Counts what is asked of it; its losses come from `loss_of(step)`."""
+
+    def __init__(self, loss_of=lambda step: 1.0):
+        self.log, self.steps, self.read, self.loss_of = [], 0, 0, loss_of
+
+    def step(self, arrays):
+        self.log.append(("step", arrays["size"]))
+        self.steps += 1
+
+    def wait(self):
+        self.log.append(("wait",))
+
+    def losses(self):
+        self.log.append(("losses",))
+        new = range(self.read, self.steps)
+        self.read = self.steps
+        return [self.loss_of(step) for step in new]
+
+    @contextlib.contextmanager
+    def tracing(self, path):
+        self.log.append(("trace begins",))
+        yield
+        self.log.append(("trace ends",))
+
+    def record_memory(self, arrays):
+        self.log.append(("memory", arrays["size"]))
+        self.steps += 1
+        return {"buffers": []}
+
+
+class Source:
+    def __init__(self, sizes=(1, 3, 2)):
+        self.made = [Batch({"size": size}, {"items": size}, 10 * size) for size in sizes]
+
+    def one_of_each_shape(self):
+        return self.made
+
+    def batches(self):
+        return itertools.cycle(self.made)
+
+
+def run(tmp_path: Path, name: str, training: Training) -> list[dict]:
+    request = {"measure": MEASURE, "output": str(tmp_path), "hardware": {"device": "cpu"}, "precision": "fp32"}
+    events = Events(str(tmp_path / "events.jsonl"), name)
+    passes.PASSES[name](Framework(), training, Source(), request, events)
+    return [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+
+
+def test_timing_compiles_every_shape_then_warms_up_then_times(tmp_path: Path) -> None:
+    events = run(tmp_path, "timing", Training())
+    assert [e["name"] for e in events if e["event"] == "phase"] == ["compile", "warmup", "timed", "peak"]
+    steps = {phase: sum(len(e["end"]) for e in events if e.get("phase") == phase and e["event"] == "steps")
+             for phase in ("compile", "warmup", "timed")}  # fmt: skip
+    assert steps["compile"] == 3
+    assert 8 <= steps["warmup"] <= 9
+    assert steps["timed"] == 5
+
+
+def test_the_window_lies_between_two_synchronisations_and_holds_nothing_but_steps(tmp_path: Path) -> None:
+    training = Training()
+    events = run(tmp_path, "timing", training)
+    window = next(e for e in events if e["event"] == "window")
+    timed = [e for e in events if e["event"] == "steps" and e["phase"] == "timed"]
+    assert all(window["begin"] <= end <= window["end"] for e in timed for end in e["end"])
+    # the last steps that were taken, and what stands right before and after them
+    last = max(i for i, entry in enumerate(training.log) if entry[0] == "step")
+    assert [entry[0] for entry in training.log[last - 5 : last + 2]] == ["wait"] + ["step"] * 5 + ["wait"]
+
+
+def test_the_first_product_only_warms_up(tmp_path: Path) -> None:
+    event = next(e for e in run(tmp_path, "timing", Training()) if e["event"] == "matrix_product")
+    assert len(event["seconds"]) == passes.PEAK_REPEATS
+    assert event["size"] == passes.PEAK_SIZE["cpu"]
+
+
+def test_trace_records_steps_that_ran_before_without_it(tmp_path: Path) -> None:
+    training = Training()
+    run(tmp_path, "trace", training)
+    begin, end = training.log.index(("trace begins",)), training.log.index(("trace ends",))
+    traced = [entry for entry in training.log[begin:end] if entry[0] == "step"]
+    warm = [entry for entry in training.log[:begin] if entry[0] == "step"]
+    assert traced == warm == [("step", 1), ("step", 3)]
+
+
+def test_memory_is_recorded_on_the_largest_batch(tmp_path: Path) -> None:
+    training = Training()
+    event = next(e for e in run(tmp_path, "memory", training) if e["event"] == "memory")
+    assert ("memory", 3) in training.log
+    assert 0 < event["rss_built_bytes"] <= event["rss_peak_bytes"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_ends_the_run_as_diverged(tmp_path: Path, value: float) -> None:
+    with pytest.raises(Ended) as caught:
+        run(tmp_path, "timing", Training(loss_of=lambda step: value if step == 4 else 1.0))
+    assert caught.value.status == DIVERGED
+    assert "step 1 of the phase warmup" in caught.value.cause
+    # the file stays JSON that every reader takes
+    for line in (tmp_path / "events.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} in the events"))
+
+
+def test_work_is_compared_in_the_same_unit(tmp_path: Path) -> None:
+    ends, work = passes.run_steps(Training(), Source().batches(), 3, passes.StepRecorder(Events("/dev/null", "t")))
+    assert work == [10, 30, 20]
+    assert numpy.all(numpy.diff(ends) >= 0)

@@ -1,0 +1,87 @@
+"""Samples the worker's process tree, the host and the run's GPUs while the worker runs."""
+
+import threading
+import time
+from typing import Any, Self
+
+import psutil
+
+from tbd.tracking.gpus import Gpus
+from tbd.tracking.host import Host
+from tbd.tracking.process_tree import ProcessTree
+from tbd.tracking.spool import Spool
+from tbd.tracking.writer import SpoolFull, line
+
+PERIOD_S = 0.25  # a short run still gets samples enough; MLflow's own 10 s give none
+FLUSH_EVERY_S = 1.0
+
+
+class Sampler:
+    """Writes a `sample` event (docs/events.md) four times a second from `with` to its end; asleep in between.
+
+    `pid`: of the process that launches the worker. `visible_gpus`: the worker's CUDA_VISIBLE_DEVICES (None: not set);
+    no GPU is looked at where `gpus` is false. A sample that fails is left out: sampling never ends a run.
+    `problem`: why samples are missing, or None.
+    """
+
+    def __init__(self, spool: Spool, pid: int, *, gpus: bool = False, visible_gpus: str | None = None):
+        self.problem: str | None = None
+        self._spool = spool
+        self._tree = ProcessTree(pid)
+        self._controller = psutil.Process()
+        self._host = Host()
+        self._gpus = Gpus(visible_gpus) if gpus else None
+        self._waiting: list[dict[str, Any]] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._gpus is not None:
+            self._write([line("gpus", devices=self._gpus.describe())])
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self._gpus is not None:
+            self._gpus.close()
+
+    def _run(self) -> None:
+        next_sample = time.monotonic()
+        next_flush = next_sample + FLUSH_EVERY_S
+        while not self._stop.is_set():
+            try:
+                self._waiting.append(self._sample())
+            except Exception as error:  # whatever the system refuses, the run is worth more than its samples
+                self.problem = f"a sample failed: {error!r}"
+            if time.monotonic() >= next_flush:
+                self._flush()
+                next_flush += FLUSH_EVERY_S
+            next_sample = max(next_sample + PERIOD_S, time.monotonic())
+            self._stop.wait(next_sample - time.monotonic())
+        self._flush()
+
+    def _sample(self) -> dict[str, Any]:
+        cpu_s, rss = self._tree.sample()
+        own = self._controller.cpu_times()
+        return line(
+            "sample",
+            cpu_s=round(cpu_s, 3),
+            rss_bytes=rss,
+            controller_cpu_s=round(own.user + own.system, 3),
+            metrics={**self._host.sample(), **(self._gpus.sample() if self._gpus else {})},
+        )
+
+    def _flush(self) -> None:
+        lines, self._waiting = self._waiting, []
+        if lines:
+            self._write(lines)
+
+    def _write(self, lines: list[dict[str, Any]]) -> None:
+        try:
+            self._spool.writer.append(lines)
+        except SpoolFull as full:
+            self.problem = str(full)
+        except OSError as error:
+            self.problem = f"samples can't be written: {error}"

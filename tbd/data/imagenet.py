@@ -1,0 +1,157 @@
+"""ImageNet, and any folder of JPEGs in its form: <root>/<split>/<class>/*.JPEG, the classes numbered in sorted order.
+
+Pictures are decoded, cropped, flipped and normalised in processes of their own (tbd/data/pictures.py), in an order drawn
+anew each epoch from the seed; the batches are the same whatever the number of processes. docs/data.md has the policies.
+"""
+
+import hashlib
+import logging
+import os
+
+import numpy
+
+from tbd.data.prefetch import InProcesses, InThread
+from tbd.data.source import BadData, Source, batch_of
+
+ENDINGS = (".jpg", ".jpeg")
+AHEAD = 2  # batches that wait for the loop, beside the one or two that each process has ready or in hand
+SPARES = 8  # pictures beside a batch's own, at least, that may take a broken one's place
+
+logger = logging.getLogger(__name__)
+
+
+def open_source(specification, request):
+    """The pictures of <data.root>/<data.split>. Raises BadData."""
+    return Pictures(specification, request)
+
+
+class Pictures(Source):
+    name = "imagenet"
+
+    def __init__(self, specification, request):
+        data = request["data"]
+        try:
+            from tbd.data import pictures
+        except ImportError as error:
+            raise BadData("data=imagenet needs Pillow in the framework's environment: %s" % error)
+        self._reader = pictures
+        self._specification = specification
+        self._seed = [request["seed"], request["rank"]]
+        self._batch_size = request["batch_size"]
+        self._image_size = specification.options["image_size"]
+        self._workers = data["workers"]
+        self._folder = os.path.join(data["root"], data["split"])
+        self._paths, self._labels, self._classes, self._ignored, self._digest = scan(data["root"], data["split"])
+        limit = specification.options["classes"]
+        if len(self._classes) > limit:
+            message = "%s has %d classes but the model has %d: set model.classes=%d"
+            raise BadData(message % (self._folder, len(self._classes), limit, len(self._classes)))
+        self._most_broken = int(data["max_broken_share"] * len(self._paths))
+        self._broken = {}  # {path: what is wrong}, as far as found
+        self._processes = self._thread = None
+
+    def describe(self):
+        skipped = {"not .jpg or .jpeg": self._ignored} if self._ignored else {}
+        skipped.update(("%s is broken (%s)" % (path, why), 1) for path, why in sorted(self._broken.items()))
+        counts = {"pictures": len(self._paths), "classes": len(self._classes)}
+        return {
+            "name": self.name,
+            "digest": self._digest,
+            "source": self._folder,
+            "counts": counts,
+            "skipped": skipped,
+        }
+
+    def one_of_each_shape(self):
+        """The stream's first batch, decoded in this process: every batch has its shapes."""
+        return [self._batch(self._reader.read_batch(next(self._requests())))]
+
+    def batches(self):
+        self.close()
+        self._processes = InProcesses(self._reader.read_batch, self._requests(), self._workers)
+        self._thread = InThread((self._batch(answer) for answer in self._processes), AHEAD)
+        return self._thread
+
+    def close(self):
+        if self._thread is not None:
+            self._processes.close()
+            self._thread.close()
+            self._processes = self._thread = None
+
+    def _requests(self):
+        """What read_batch takes, batch after batch: a batch's own pictures, then those that follow as its spares."""
+        size = self._batch_size
+        spares = max(size, SPARES)
+        order, first = numpy.empty(0, int), 0  # of the stream's endless order, the part from position `first` on
+        epochs = shuffles(len(self._paths), self._seed)
+        while True:
+            while len(order) < size + spares:
+                order = numpy.concatenate([order, next(epochs)])
+            yield (
+                [self._picture(first + n, row) for n, row in enumerate(order[: size + spares])],
+                size,
+                self._image_size,
+            )
+            order, first = order[size:], first + size
+
+    def _picture(self, position, row):
+        return self._reader.Picture(self._paths[row], self._labels[row], self._seed + [position])
+
+    def _batch(self, answer):
+        """The Batch of what read_batch gave. Raises BadData where too much is broken."""
+        images, labels, broken = answer
+        for path, why in broken:
+            if path not in self._broken:
+                self._broken[path] = why
+                logger.warning("skipped %s, which is broken (%s)", path, why)
+                if len(self._broken) > self._most_broken:
+                    message = (
+                        "%s is broken (%s), as are %d others: more than data.max_broken_share allows of %d pictures"
+                    )
+                    raise BadData(message % (path, why, len(self._broken) - 1, len(self._paths)))
+        if len(labels) < self._batch_size:
+            raise BadData(
+                "%s and %d pictures around it are broken (%s)" % (broken[0][0], len(broken) - 1, broken[0][1])
+            )
+        return batch_of(self._specification, {"images": images, "labels": labels})
+
+
+def shuffles(count, seed):
+    """Permutations of range(count), one an epoch, for ever."""
+    random = numpy.random.RandomState(seed)
+    while True:
+        yield random.permutation(count)
+
+
+def scan(root, split):
+    """(paths, labels, class names, count of other files, digest) of <root>/<split>. Raises BadData.
+
+    The digest is the sha256 over each picture's class, name and size in bytes: reading 140 GB to identify them would
+    take longer than a run.
+    """
+    if not os.path.isdir(root):
+        raise BadData("data.root=%s is no folder: name the one that holds train/<class>/*.JPEG" % root)
+    folder = os.path.join(root, split)
+    if not os.path.isdir(folder):
+        here = ", ".join(subfolders(root)[:8]) or "no folder"
+        raise BadData("%s is missing: data.root=%s holds %s; set data.split" % (folder, root, here))
+    classes = subfolders(folder)
+    if not classes:
+        raise BadData("%s holds no folder: each class must be a folder of its pictures" % folder)
+    paths, labels, ignored, digest = [], [], 0, hashlib.sha256()
+    for label, name in enumerate(classes):
+        found = sorted((e for e in os.scandir(os.path.join(folder, name)) if e.is_file()), key=lambda entry: entry.name)
+        pictures = [entry for entry in found if entry.name.lower().endswith(ENDINGS)]
+        if not pictures:
+            raise BadData("%s holds no .jpg or .jpeg file: each class needs a picture" % os.path.join(folder, name))
+        ignored += len(found) - len(pictures)
+        for entry in pictures:
+            paths.append(entry.path)
+            labels.append(label)
+            digest.update(os.fsencode("%s/%s\0%d\0" % (name, entry.name, entry.stat().st_size)))
+    return paths, labels, classes, ignored, digest.hexdigest()
+
+
+def subfolders(folder):
+    """The names of the folders in `folder`, sorted, hidden ones left out."""
+    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))

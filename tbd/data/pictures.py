@@ -1,0 +1,69 @@
+"""One picture at a time: decode a JPEG, crop, flip and normalise it. What the reading processes of imagenet.py run.
+
+Pillow is imported here and by nothing else.
+"""
+
+import collections
+
+import numpy
+from PIL import Image
+
+# Szegedy et al., arXiv 1409.4842, section 6: a crop of 8 % to 100 % of the area, its aspect ratio in [3/4, 4/3]
+AREA = (0.08, 1.0)
+RATIO = (3.0 / 4.0, 4.0 / 3.0)
+TRIES = 10  # then the whole picture's centre, as in fb.resnet.torch's RandomSizedCrop (datasets/transforms.lua)
+# mean and standard deviation of ImageNet's training pictures, RGB in 0..1 (fb.resnet.torch, datasets/imagenet.lua)
+MEAN = numpy.array([0.485, 0.456, 0.406], numpy.float32)
+DEVIATION = numpy.array([0.229, 0.224, 0.225], numpy.float32)
+
+# What to read: `seed` a list of ints for numpy's RandomState, which chooses the crop and the flip.
+Picture = collections.namedtuple("Picture", "path label seed")
+
+
+def read_batch(request):
+    """(images, labels, broken) of `request`, which is (pictures, count, size).
+
+    The first `count` of `pictures` that can be read: images (count, size, size, 3) float32, labels (count,) int32; and
+    [(path, what is wrong)] of those before them that can't. Where fewer than `count` can, images and labels are shorter.
+    """
+    pictures, count, size = request
+    images, labels, broken = numpy.empty((count, size, size, 3), numpy.float32), [], []
+    for picture in pictures:
+        if len(labels) == count:
+            break
+        try:
+            images[len(labels)] = read(picture.path, size, numpy.random.RandomState(picture.seed))
+            labels.append(picture.label)
+        except MemoryError:
+            raise
+        except Exception as error:  # Pillow raises OSError, SyntaxError, ValueError, struct.error, ... on broken files
+            broken.append((picture.path, "%s: %s" % (type(error).__name__, error)))
+    return images[: len(labels)], numpy.array(labels, numpy.int32), broken
+
+
+def read(path, size, random):
+    """A random crop of the picture at `path`, flipped by chance and normalised: (size, size, 3) float32."""
+    with Image.open(path) as picture:
+        width, height = picture.size
+        left, top, crop_width, crop_height = crop(width, height, random)
+        # let the JPEG decoder itself scale down, by 2, 4 or 8, as long as the crop keeps `size` pixels a side
+        picture.draft("RGB", (-(-width * size // crop_width), -(-height * size // crop_height)))
+        across, down = picture.size[0] / float(width), picture.size[1] / float(height)
+        box = (left * across, top * down, (left + crop_width) * across, (top + crop_height) * down)
+        scaled = picture.convert("RGB").resize((size, size), Image.BILINEAR, box=box)
+    if random.randint(2):
+        scaled = scaled.transpose(Image.FLIP_LEFT_RIGHT)
+    return (numpy.asarray(scaled, numpy.float32) / 255.0 - MEAN) / DEVIATION
+
+
+def crop(width, height, random):
+    """(left, top, width, height) in pixels of a random crop; the aspect ratio's logarithm is uniform."""
+    for _ in range(TRIES):
+        area = width * height * random.uniform(*AREA)
+        ratio = numpy.exp(random.uniform(*numpy.log(RATIO)))
+        crop_width, crop_height = int(round((area * ratio) ** 0.5)), int(round((area / ratio) ** 0.5))
+        if 0 < crop_width <= width and 0 < crop_height <= height:
+            left = random.randint(width - crop_width + 1)
+            return left, random.randint(height - crop_height + 1), crop_width, crop_height
+    crop_width, crop_height = min(width, int(height * RATIO[1])), min(height, int(width / RATIO[0]))
+    return (width - crop_width) // 2, (height - crop_height) // 2, crop_width, crop_height

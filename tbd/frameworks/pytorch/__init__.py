@@ -1,0 +1,90 @@
+"""PyTorch's adapter."""
+import platform
+
+import torch
+
+from tbd import models
+from tbd.frameworks.base import Framework, Unsupported
+from tbd.frameworks.pytorch.training import PyTorchTraining
+
+DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
+
+
+class PyTorch(Framework):
+    name = "pytorch"
+
+    def __init__(self, request):
+        super().__init__(request)
+        hardware = request["hardware"]
+        if request["precision"] not in DTYPES:
+            raise Unsupported(
+                "precision=%s: the PyTorch networks here train in %s" % (request["precision"], ", ".join(sorted(DTYPES)))
+            )
+        self.dtype = DTYPES[request["precision"]]
+        torch.set_num_threads(hardware["threads"])
+        if torch.get_num_interop_threads() != 1:  # can be set only once in a process
+            torch.set_num_interop_threads(1)
+        self.device = device_of(hardware["device"])
+        if self.device.type == "cuda":
+            # fp32 means IEEE arithmetic; by default cuDNN's convolutions and LSTMs round their inputs to TF32
+            torch.backends.cudnn.conv.fp32_precision = "ieee"
+            torch.backends.cudnn.rnn.fp32_precision = "ieee"
+            torch.backends.cuda.matmul.fp32_precision = "ieee"
+            torch.backends.cudnn.benchmark = True  # pick each convolution's fastest algorithm in its first step
+
+    def version(self):
+        return torch.__version__
+
+    def devices(self):
+        if self.device.type == "cuda":
+            properties = torch.cuda.get_device_properties(self.device)
+            return [{"kind": "gpu", "name": properties.name, "uuid": "GPU-%s" % properties.uuid}]
+        return [{"kind": "cpu", "name": cpu_name()}]
+
+    def build(self, specification, weights):
+        network = models.network(specification.name, "pytorch").Network
+        optimizer = specification.optimizer(self.request["batch_size"] * self.request["world_size"])
+        return PyTorchTraining(network, specification, optimizer, weights, self.device, self.dtype)
+
+    def out_of_memory(self, error):
+        # torch.OutOfMemoryError comes from the CUDA allocator; the CPU's says "DefaultCPUAllocator: can't allocate
+        # memory: you tried to allocate N bytes" (c10/core/impl/alloc_cpu.cpp) in a plain RuntimeError
+        return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+            isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+        )
+
+    def matrix_product(self, size):
+        a, b = (torch.rand(size, size, dtype=self.dtype, device=self.device) for _ in range(2))
+        out = torch.empty_like(a)
+
+        def product():
+            torch.mm(a, b, out=out)
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+
+        return product
+
+
+def device_of(kind):
+    """The torch.device of a request's hardware.device; raises Unsupported where there is none."""
+    if kind == "cpu":
+        return torch.device("cpu")
+    if kind != "gpu":
+        raise Unsupported("hardware.device=%s: PyTorch here runs on cpu or gpu" % kind)
+    if not torch.cuda.is_available():
+        raise Unsupported(
+            "PyTorch %s sees no CUDA device: take hardware=cpu, or install a CUDA build and driver" % torch.__version__
+        )
+    return torch.device("cuda:0")
+
+
+def cpu_name():
+    """The processor's model name as Linux gives it, elsewhere as the platform does."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+FRAMEWORK = PyTorch

@@ -1,0 +1,31 @@
+"""The specification's optimizers, by PyTorch's own fused implementations."""
+import torch
+
+
+def create(optimizer, parameters, tensors):
+    """The torch.optim.Optimizer of `optimizer` over the trainable `parameters` (specification) and their `tensors`.
+
+    torch.optim.SGD's velocity (momentum * velocity + gradient + decay * weight) and torch.optim.Adam's epsilon (outside
+    the square root, after the bias correction) are the ones of tbd/models/specification.py.
+    """
+    groups = [
+        {"params": chosen, "weight_decay": decay}
+        for decay, chosen in (
+            (optimizer.weight_decay, [tensors[p.name] for p in parameters if p.trainable and p.decay]),
+            (0.0, [tensors[p.name] for p in parameters if p.trainable and not p.decay]),
+        )
+        if chosen
+    ]
+    if optimizer.kind == "sgd":
+        return torch.optim.SGD(groups, lr=optimizer.learning_rate, momentum=optimizer.momentum, fused=True)
+    if optimizer.kind == "adam":
+        betas = (optimizer.beta1, optimizer.beta2)
+        return torch.optim.Adam(groups, lr=optimizer.learning_rate, betas=betas, eps=optimizer.epsilon, fused=True)
+    raise ValueError("optimizer %s is not one of adam, sgd" % optimizer.kind)
+
+
+def clip(tensors, clip_norm):
+    """Multiply the gradients of `tensors` by min(1, clip_norm / global norm), without waiting for the device."""
+    norm = torch.nn.utils.get_total_norm([tensor.grad for tensor in tensors])
+    # PyTorch divides by norm + 1e-6 (torch/nn/utils/clip_grad.py); the specification divides by the norm
+    torch.nn.utils.clip_grads_with_norm_(tensors, clip_norm, norm - 1e-6)

@@ -1,0 +1,78 @@
+"""Whether two observations (observe.py) are of the same network in training, within bounds.
+
+The reference is PyTorch in float64 on the CPU. Errors, all relative:
+
+    loss, losses    |observed - reference| / |reference|, the largest over the steps
+    gradient/NAME   norm of the difference / norm of the reference
+    trained/NAME    norm of the difference / norm of what 10 steps changed in the reference: the drift
+
+In float64 a loss may differ by 1e-9 and a gradient, or a drift, by 1e-6. In float32 no fixed bound is honest: rounding
+flips ReLUs, and those flip gradients. So it is calibrated: loss 1e-5, and every other error at most 3 times the one that
+PyTorch in float32 makes itself on the same batch, or 1e-5 where that is more.
+"""
+
+import numpy
+
+LOSS, GRADIENT = 1e-9, 1e-6  # float64
+LOSS_FP32, FLOOR_FP32, OWN_ERRORS_FP32 = 1e-5, 1e-5, 3.0
+
+
+def errors(observed, reference):
+    """{key: relative error} of two observations with the same keys and shapes."""
+    found = {}
+    for key, right in reference.items():
+        kind, _, name = key.partition("/")
+        difference = numpy.abs(numpy.asarray(observed[key], numpy.float64) - right)
+        if kind in ("loss", "losses"):
+            found[key] = float(numpy.max(difference / numpy.abs(right)))
+        elif kind == "gradient":
+            found[key] = ratio(norm(difference), norm(right))
+        elif kind == "trained":
+            found[key] = ratio(norm(difference), norm(right - reference["initial/" + name]))
+    return found
+
+
+def failures(observed, reference, own=None):
+    """What is wrong, a line each; empty where `observed` passes.
+
+    `own` is PyTorch's observation in float32: with it, `observed` is held to the calibrated bounds of float32.
+    """
+    wrong = different_arrays(observed, reference)
+    if wrong:
+        return wrong
+    own_errors = errors(own, reference) if own is not None else {}
+    for key, error in errors(observed, reference).items():
+        bound = float64_bound(key) if own is None else float32_bound(key, own_errors[key])
+        if not error <= bound:  # a NaN fails too
+            wrong.append("%s: error %.2e, bound %.2e" % (key, error, bound))
+    return wrong
+
+
+def different_arrays(observed, reference):
+    """Keys and shapes that differ, and initial weights that are not the canonical ones."""
+    wrong = ["%s: missing" % key for key in sorted(set(reference) - set(observed))]
+    wrong += ["%s: not of this model" % key for key in sorted(set(observed) - set(reference))]
+    for key in sorted(set(reference) & set(observed)):
+        shapes = numpy.shape(observed[key]), numpy.shape(reference[key])
+        if shapes[0] != shapes[1]:
+            wrong.append("%s: shape %s, not %s" % (key, *shapes))
+        elif key.startswith("initial/") and not numpy.array_equal(observed[key], reference[key]):
+            wrong.append("%s: not the canonical weights" % key)
+    return wrong
+
+
+def float64_bound(key):
+    return LOSS if key in ("loss", "losses") else GRADIENT
+
+
+def float32_bound(key, own_error):
+    return LOSS_FP32 if key == "loss" else max(FLOOR_FP32, OWN_ERRORS_FP32 * own_error)
+
+
+def norm(array):
+    return float(numpy.linalg.norm(numpy.asarray(array, numpy.float64)))
+
+
+def ratio(difference, size):
+    """difference / size, and 0 where both are."""
+    return 0.0 if difference == 0.0 else float(numpy.divide(difference, size))

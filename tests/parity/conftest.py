@@ -1,0 +1,71 @@
+"""Observations of the models in the frameworks' own environments, each made once a session."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy
+import pytest
+
+from tbd import models
+from tbd.launch import environments
+
+HERE = pathlib.Path(__file__).parent
+BATCH_SIZE = 8
+
+
+@pytest.fixture(scope="session")
+def framework_python():
+    """A function: the interpreter of a framework's environment, which is made where there is none.
+
+    The environment variable TBD_TEST_PYTHON_<NAME> takes a ready one instead.
+    """
+
+    def python(name):
+        return os.environ.get("TBD_TEST_PYTHON_" + name.upper()) or str(environments.ensure(name).python)
+
+    return python
+
+
+@pytest.fixture(scope="session")
+def observation(framework_python, tmp_path_factory):
+    """A function: observe.py's arrays of a model in a framework, at its small size."""
+    made = {}
+
+    def observe(model, framework, precision, fault=None):
+        key = (model, framework, precision, fault)
+        if key not in made:
+            made[key] = run(framework_python(framework), tmp_path_factory.mktemp("observation"), *key)
+        return made[key]
+
+    return observe
+
+
+def run(python, folder, model, framework, precision, fault):
+    (folder / "request.json").write_text(json.dumps(request(model, framework, precision, str(folder))))
+    command = [python, str(HERE / "observe.py"), str(folder / "request.json"), str(folder / "found.npz")]
+    command += ["--fault", fault] if fault else []
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, "%s failed:\n%s" % (" ".join(command), done.stderr[-4000:])
+    with numpy.load(folder / "found.npz") as found:
+        return dict(found)
+
+
+def request(model, framework, precision, output):
+    """A request (docs/request.md) for the model's small size on the CPU."""
+    return {
+        "schema": 1,
+        "spool_id": "0" * 32,
+        "output": output,
+        "seed": 1,
+        "batch_size": BATCH_SIZE,
+        "precision": precision,
+        "model": dict(models.create(model, {"size": "small"}).options, name=model, size="small"),
+        "framework": {"name": framework},
+        "hardware": {"name": "cpu", "device": "cpu", "devices": 1, "nodes": 1, "threads": 1},
+        "data": {"name": "synthetic"},
+        "measure": {},
+        "rank": 0,
+        "world_size": 1,
+    }

@@ -1,0 +1,208 @@
+"""Deliberate mistakes, to show that the parity gate finds them. Python 3.6 syntax and numpy: runs in every framework.
+
+Most are planted from outside, the same way in every framework: a changed specification, batch or canonical weights make
+the framework train exactly what a network with that mistake would. Only the padding is changed in the framework itself.
+"""
+import numpy
+
+
+class Fault(object):
+    """No mistake at all: what a fault doesn't change passes through."""
+
+    models = ("resnet50", "seq2seq")
+
+    def __init__(self, request):
+        self.request = request
+
+    def specification(self, specification):
+        return specification
+
+    def batch(self, arrays):
+        return arrays
+
+    def weights_in(self, weights):
+        return weights
+
+    def weights_out(self, weights):
+        return weights
+
+    def observation(self, found, specification, arrays):
+        return found
+
+
+class BatchNormEpsilon(Fault):
+    """Keras's default, 1e-3, for 1e-5."""
+
+    models = ("resnet50",)
+
+    def specification(self, specification):
+        specification.batch_norm_epsilon = 1e-3
+        return specification
+
+
+class BatchNormMomentum(Fault):
+    """The other convention of the running statistics' momentum: 0.9 of the new value for 0.1."""
+
+    models = ("resnet50",)
+
+    def specification(self, specification):
+        specification.batch_norm_momentum = 1 - specification.batch_norm_momentum
+        return specification
+
+
+class BiasedVariance(Fault):
+    """The batch's biased variance in the running statistics.
+
+    The running variance touches nothing else in training and is linear in the batches' variances, so what the biased
+    ones give follows from it: each is (n - 1) / n of the unbiased one, n = batch x height x width of the layer.
+    """
+
+    models = ("resnet50",)
+
+    def observation(self, found, specification, arrays):
+        from tbd.models.resnet50.specification import batch_norm_of
+
+        kept = (1 - specification.batch_norm_momentum) ** len(found["losses"])
+        for name, _, _, _, _, size in specification.convolutions:
+            norm = batch_norm_of(name) + ".running_var"
+            n = len(arrays["labels"]) * size * size
+            old = kept * found["initial/" + norm]
+            found["trained/" + norm] = old + (found["trained/" + norm] - old) * (n - 1) / n
+        return found
+
+
+class PaddingShifted(Fault):
+    """Every padding of a convolution moved by one from its end to its begin, as in frameworks that centre otherwise."""
+
+    models = ("resnet50",)
+
+    def __init__(self, request):
+        super(PaddingShifted, self).__init__(request)
+        {"pytorch": shift_pytorch_padding, "tensorflow": shift_tensorflow_padding}[request["framework"]["name"]]()
+
+
+class SgdMomentum(Fault):
+    """velocity = momentum * velocity + (1 - momentum) * gradient: from rest, the same as a smaller learning rate."""
+
+    models = ("resnet50",)
+
+    def specification(self, specification):
+        original = specification.optimizer
+
+        def optimizer(batch_size):
+            right = original(batch_size)
+            return right._replace(learning_rate=right.learning_rate * (1 - right.momentum))
+
+        specification.optimizer = optimizer
+        return specification
+
+
+class NoWeightDecay(Fault):
+    models = ("resnet50",)
+
+    def specification(self, specification):
+        original = specification.optimizer
+        specification.optimizer = lambda batch_size: original(batch_size)._replace(weight_decay=0.0)
+        return specification
+
+
+class NoClipping(Fault):
+    """The gradients' global norm isn't bounded."""
+
+    models = ("seq2seq",)
+
+    def specification(self, specification):
+        original = specification.optimizer
+        specification.optimizer = lambda batch_size: original(batch_size)._replace(clip_norm=None)
+        return specification
+
+
+class GateOrder(Fault):
+    """The gates taken in the order i, g, f, o."""
+
+    models = ("seq2seq",)
+
+    def weights_in(self, weights):
+        return {name: swapped(array) if is_lstm(name) else array for name, array in weights.items()}
+
+    weights_out = weights_in
+
+
+class SourceNotReversed(Fault):
+    models = ("seq2seq",)
+
+    def batch(self, arrays):
+        arrays = dict(arrays, source=arrays["source"].copy())
+        for row, length in enumerate(arrays["source_length"]):
+            arrays["source"][row, :length] = arrays["source"][row, :length][::-1].copy()
+        return arrays
+
+
+class NoSourceMask(Fault):
+    """The encoder runs on over the padding and the attention falls on it."""
+
+    models = ("seq2seq",)
+
+    def batch(self, arrays):
+        longest = arrays["source"].shape[1]
+        return dict(arrays, source_length=numpy.full_like(arrays["source_length"], longest))
+
+
+FAULTS = {
+    "batch_norm_epsilon": BatchNormEpsilon,
+    "batch_norm_momentum": BatchNormMomentum,
+    "biased_variance": BiasedVariance,
+    "padding_shifted": PaddingShifted,
+    "sgd_momentum": SgdMomentum,
+    "no_weight_decay": NoWeightDecay,
+    "no_clipping": NoClipping,
+    "gate_order": GateOrder,
+    "source_not_reversed": SourceNotReversed,
+    "no_source_mask": NoSourceMask,
+}
+
+
+def create(name, request):
+    """The Fault of that name, planted for the request; without a name, one that changes nothing."""
+    return FAULTS[name](request) if name else Fault(request)
+
+
+def of_model(model):
+    """The names of the faults that a model can have, sorted."""
+    return sorted(name for name, fault in FAULTS.items() if model in fault.models)
+
+
+def is_lstm(name):
+    """Whether a canonical name is one of an LSTM's arrays: encoder.0.input and the like."""
+    return name.split(".")[1:2] in (["0"], ["1"])
+
+
+def swapped(array):
+    """An LSTM's array with its second and third gate exchanged."""
+    i, f, g, o = numpy.split(array, 4)
+    return numpy.concatenate([i, g, f, o])
+
+
+def shift_pytorch_padding():
+    import torch
+
+    def forward(self, x, weight, bias):
+        pads = [side for p in reversed(self.padding) for side in (p + 1, p - 1)] if self.padding[0] else [0] * 4
+        x = torch.nn.functional.pad(x, pads)
+        return torch.nn.functional.conv2d(x, weight, bias, self.stride, 0, self.dilation, self.groups)
+
+    torch.nn.Conv2d._conv_forward = forward
+
+
+def shift_tensorflow_padding():
+    import tensorflow as tf
+
+    original = tf.nn.conv2d
+
+    def conv2d(input, filters, strides, padding, **others):
+        if isinstance(padding, str):
+            raise AssertionError("the network's convolutions pad by %r: no explicit padding to shift" % padding)
+        shifted = [[low + 1, high - 1] if high else [low, high] for low, high in padding]
+        return original(input, filters, strides, shifted, **others)
+
+    tf.nn.conv2d = conv2d

@@ -1,0 +1,97 @@
+"""What one framework makes of a model: run inside that framework's environment.
+
+    python tests/parity/observe.py REQUEST.json OUT.npz [--fault NAME]
+
+From the canonical weights of the request's seed (scaled, see `weights`) and one synthetic batch of its batch size, in its
+precision:
+
+    initial/NAME   weights and statistics as built
+    loss           of the batch from the canonical weights
+    gradient/NAME  by each trainable parameter
+    losses         of 10 optimizer steps on that batch
+    trained/NAME   weights and statistics after them
+
+--fault plants one of tests/parity/faults.py's deliberate mistakes.
+"""
+import argparse
+import json
+import os
+import sys
+
+import numpy
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.dirname(os.path.dirname(HERE)), HERE]
+
+import faults  # noqa: E402
+
+from tbd import frameworks, models  # noqa: E402
+
+STEPS = 10
+# of the batch's generator: any seed will do, but one that isn't the weights'
+BATCH_SEED = 7
+
+
+def batch(specification, batch_size):
+    """The deterministic batch that every framework sees."""
+    return specification.synthetic_batch(batch_size, numpy.random.RandomState(BATCH_SEED))
+
+
+def weights(specification, seed):
+    """The canonical initial weights, spread for a narrow seq2seq as at its full width of 512.
+
+    Its weights are uniform within 0.1 at any width. A narrow network's sums are then so small that every tanh is linear,
+    the gradients of the attention nearly vanish, and rounding alone decides where Adam moves.
+    """
+    found = specification.initial_weights(seed)
+    if specification.name == "seq2seq":
+        spread = numpy.float32((512.0 / specification.options["width"]) ** 0.5)
+        found = {name: array * spread for name, array in found.items()}
+    return found
+
+
+def specification_of(request):
+    """The request's specification; a bound on the gradients' norm is lowered until it acts on the batch here."""
+    options = {key: value for key, value in request["model"].items() if key != "name"}
+    specification = models.create(request["model"]["name"], options)
+    original = specification.optimizer
+    if original(request["batch_size"]).clip_norm is not None:
+        specification.optimizer = lambda batch_size: original(batch_size)._replace(clip_norm=0.1)
+    return specification
+
+
+def observe(request, fault=None):
+    """{key: array} of the module's docstring."""
+    fault = faults.create(fault, request)
+    framework = frameworks.create(request)
+    specification = fault.specification(specification_of(request))
+    initial = fault.weights_in(weights(specification, request["seed"]))
+    arrays = fault.batch(batch(specification, request["batch_size"]))
+
+    training = framework.build(specification, initial)
+    found = {"initial/" + name: array for name, array in fault.weights_out(training.weights()).items()}
+    loss, gradients = training.gradients(arrays)
+    found["loss"] = numpy.float64(loss)
+    found.update(("gradient/" + name, array) for name, array in fault.weights_out(gradients).items())
+
+    training = framework.build(specification, initial)  # afresh: gradients() may have moved the running statistics
+    for _ in range(STEPS):
+        training.step(arrays)
+    found["losses"] = numpy.array(training.losses(), numpy.float64)
+    found.update(("trained/" + name, array) for name, array in fault.weights_out(training.weights()).items())
+    return fault.observation(found, specification, arrays)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("request")
+    parser.add_argument("out")
+    parser.add_argument("--fault", choices=sorted(faults.FAULTS))
+    arguments = parser.parse_args()
+    with open(arguments.request) as file:
+        request = json.load(file)
+    numpy.savez(arguments.out, **observe(request, arguments.fault))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Every framework trains the same network: the reference is PyTorch in float64 on the CPU."""
+
+import compare
+import faults
+import pytest
+
+CELLS = [(model, framework) for model in ("resnet50", "seq2seq") for framework in ("pytorch", "tensorflow")]
+PLANTED = [(fault, model, framework) for model, framework in CELLS for fault in faults.of_model(model)]
+
+
+@pytest.fixture
+def reference(observation):
+    return lambda model: observation(model, "pytorch", "fp64")
+
+
+@pytest.mark.parametrize(("model", "framework"), CELLS)
+def test_float64_agrees(model, framework, observation, reference):
+    assert compare.failures(observation(model, framework, "fp64"), reference(model)) == []
+
+
+@pytest.mark.parametrize(("model", "framework"), CELLS)
+def test_float32_agrees_as_well_as_pytorch_does(model, framework, observation, reference):
+    own = observation(model, "pytorch", "fp32")
+    assert compare.failures(observation(model, framework, "fp32"), reference(model), own) == []
+
+
+@pytest.mark.parametrize("model", ["resnet50", "seq2seq"])
+def test_the_calibration_of_float32_is_no_free_pass(model, observation, reference):
+    """Three times the largest of PyTorch's own errors is still far below what a real mistake makes."""
+    own = compare.errors(observation(model, "pytorch", "fp32"), reference(model))
+    assert max(own.values()) < 1e-3
+
+
+@pytest.mark.parametrize(("fault", "model", "framework"), PLANTED)
+def test_a_planted_fault_fails(fault, model, framework, observation, reference):
+    own = observation(model, "pytorch", "fp32")
+    assert compare.failures(observation(model, framework, "fp32", fault), reference(model), own) != []

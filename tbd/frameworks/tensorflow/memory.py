@@ -1,0 +1,1 @@
+def record(training, arrays): raise NotImplementedError

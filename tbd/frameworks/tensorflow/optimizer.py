@@ -1,0 +1,95 @@
+"""The specification's optimizers on TensorFlow's fused update operators."""
+
+import numpy
+import tensorflow as tf
+
+
+def create(optimizer, parameters, variables):
+    """An object whose apply(gradients) updates the variables (one a parameter) and whose `state` is its variables.
+
+    `state` is {what: [variable, ...]} in the parameters' order.
+    """
+    return {"sgd": Sgd, "adam": Adam}[optimizer.kind](optimizer, parameters, variables)
+
+
+def prepared(optimizer, parameters, variables, gradients):
+    """The gradients clipped to the global norm, and with the weight decay added."""
+    if optimizer.clip_norm is not None:
+        # l2_loss is half the sum of squares
+        norm = tf.sqrt(2 * tf.add_n([tf.nn.l2_loss(g) for g in gradients]))
+        scale = tf.minimum(tf.ones([], norm.dtype), optimizer.clip_norm / norm)
+        gradients = [g * scale for g in gradients]
+    if optimizer.weight_decay:
+        gradients = [
+            g + optimizer.weight_decay * v if p.decay else g
+            for p, v, g in zip(parameters, variables, gradients, strict=True)
+        ]
+    return gradients
+
+
+def zeros_like(variables):
+    return [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
+
+
+class Sgd:
+    def __init__(self, optimizer, parameters, variables):
+        self.optimizer, self.parameters, self.variables = optimizer, parameters, variables
+        self.state = {"momentum": zeros_like(variables)} if optimizer.momentum else {}
+
+    def apply(self, gradients):
+        o = self.optimizer
+        gradients = prepared(o, self.parameters, self.variables, gradients)
+        rate = tf.constant(o.learning_rate, gradients[0].dtype)
+        if not o.momentum:
+            for variable, gradient in zip(self.variables, gradients, strict=True):
+                tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=gradient)
+            return
+        momentum = tf.constant(o.momentum, rate.dtype)
+        for variable, velocity, gradient in zip(self.variables, self.state["momentum"], gradients, strict=True):
+            # velocity = momentum * velocity + gradient; variable -= rate * velocity
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle, accum=velocity.handle, lr=rate, grad=gradient, momentum=momentum
+            )
+
+
+class Adam:
+    def __init__(self, optimizer, parameters, variables):
+        self.optimizer, self.parameters, self.variables = optimizer, parameters, variables
+        self.state = {"moment1": zeros_like(variables), "moment2": zeros_like(variables)}
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def apply(self, gradients):
+        o = self.optimizer
+        gradients = prepared(o, self.parameters, self.variables, gradients)
+        dtype = gradients[0].dtype
+        rate, epsilon = self.corrected(dtype)
+        beta1, beta2 = tf.constant(o.beta1, dtype), tf.constant(o.beta2, dtype)
+        none = tf.zeros([], dtype)  # beta powers of 0: the bias correction is in the rate and the epsilon
+        moments = zip(self.state["moment1"], self.state["moment2"], strict=True)
+        for variable, (first, second), gradient in zip(self.variables, moments, gradients, strict=True):
+            tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=first.handle,
+                v=second.handle,
+                beta1_power=none,
+                beta2_power=none,
+                lr=rate,
+                beta1=beta1,
+                beta2=beta2,
+                epsilon=epsilon,
+                grad=gradient,
+            )
+
+    def corrected(self, dtype):
+        """The rate and epsilon that make TensorFlow's update that of Kingma & Ba's algorithm 1.
+
+        The operator does w -= rate * m / (sqrt(v) + epsilon). Algorithm 1 has m / (1 - beta1^t) for m and
+        v / (1 - beta2^t) for v, which is rate * root / (1 - beta1^t) and epsilon * root, root = sqrt(1 - beta2^t).
+        """
+        o = self.optimizer
+        t = tf.cast(self.steps.assign_add(1), tf.float64)
+        # the betas as the operator sees them: 0.999 in float32 is off by 1.3e-5 of 1 - beta2, here and in v alike
+        beta1, beta2 = (float(numpy.asarray(beta, dtype.as_numpy_dtype)) for beta in (o.beta1, o.beta2))
+        root = tf.sqrt(1 - tf.pow(tf.constant(beta2, tf.float64), t))
+        rate = o.learning_rate * root / (1 - tf.pow(tf.constant(beta1, tf.float64), t))
+        return tf.cast(rate, dtype), tf.cast(o.epsilon * root, dtype)

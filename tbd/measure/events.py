@@ -1,0 +1,346 @@
+"""A spool's events.jsonl and controller.jsonl (docs/events.md) as typed records.
+
+Reading never fails: a file that is not there is empty, a line that is torn, no JSON or not of its event's form is
+dropped and counted, unknown events and keys are skipped. Times `t` are seconds on the machine's monotonic clock, the
+same for the worker and the controller.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+SCHEMA = 1
+
+
+class Absent(Exception):
+    """A figure can't be had; the message is the reason, in the user's words."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """`wall_time`: Unix seconds at `t`. `cores`: that the run may use, as the controller says."""
+
+    t: float
+    wall_time: float
+    cores: float | None
+
+    def wall(self, t: float) -> float:
+        """Unix seconds at the monotonic time `t`."""
+        return self.wall_time + (t - self.t)
+
+
+@dataclass(frozen=True)
+class Phase:
+    name: str
+    t: float
+
+
+@dataclass(frozen=True)
+class Model:
+    unit: str
+    weights_bytes: float | None
+    optimizer_state_bytes: float | None
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Consecutive steps of one phase, one value a step; `flops` and `data_wait_s` are None where not given."""
+
+    phase: str
+    first: int
+    end: Array
+    items: dict[str, Array]
+    flops: Array | None
+    data_wait_s: Array | None
+
+    def __len__(self) -> int:
+        return len(self.end)
+
+
+@dataclass(frozen=True)
+class Steady:
+    steady: bool
+    steps: int
+    drift: float | None
+    variation: float | None
+
+
+@dataclass(frozen=True)
+class Window:
+    """The timed steps: `begin` and `end` were taken right after a synchronisation. `cpu_s`: of the worker's process."""
+
+    begin: float
+    end: float
+    steps: int
+    cpu_s: float | None
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.begin
+
+
+@dataclass(frozen=True)
+class Losses:
+    phase: str
+    first: int
+    values: Array  # a step each; nan where the loss was no finite number
+    t: float
+
+
+@dataclass(frozen=True)
+class MatrixProduct:
+    size: int
+    precision: str
+    seconds: Array
+
+
+@dataclass(frozen=True)
+class Trace:
+    path: str
+    steps: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """`rss_peak_bytes`: the process's highest resident memory during the warm steps, before anything was recorded."""
+
+    path: str
+    rss_peak_bytes: float | None
+
+
+@dataclass(frozen=True)
+class End:
+    status: str
+    cause: str
+    t: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """`cpu_s`: CPU seconds so far of the worker's process tree; `controller_cpu_s`: of the controller."""
+
+    t: float
+    cpu_s: float | None
+    controller_cpu_s: float | None
+    metrics: dict[str, float]
+
+
+T = TypeVar("T")
+Record = Header | Phase | Model | Steps | Steady | Window | Losses | MatrixProduct | Trace | Memory | End | Sample
+
+
+@dataclass
+class Log:
+    """What one process wrote: a pass of the worker, or the controller. `records` are in the order of the file."""
+
+    records: list[Record] = field(default_factory=list)
+    schema: Any = SCHEMA
+
+    def all(self, kind: type[T]) -> list[T]:
+        return [record for record in self.records if isinstance(record, kind)]
+
+    def last(self, kind: type[T]) -> T | None:
+        found = self.all(kind)
+        return found[-1] if found else None
+
+    def steps(self, phase: str) -> Steps | None:
+        """All steps of `phase`, from its first on for as long as none is missing; None where there are none."""
+        return _joined([chunk for chunk in self.all(Steps) if chunk.phase == phase])
+
+
+@dataclass
+class Spool:
+    passes: dict[str, Log] = field(default_factory=dict)  # timing, trace, memory
+    controller: Log = field(default_factory=Log)
+    warnings: list[str] = field(default_factory=list)
+
+
+def read(spool: Path) -> Spool:
+    """The events of the folder `spool`. A pass that began more than once is what its last process wrote.
+
+    What was written in another schema is left out, with a warning: its numbers could mean something else.
+    """
+    found = Spool()
+    for file in ("events.jsonl", "controller.jsonl"):
+        objects, dropped = _lines(spool / file)
+        logs: dict[str, Log] = {}
+        for thing in objects:
+            name, event = thing.get("pass", ""), thing.get("event")
+            if not isinstance(name, str) or not isinstance(event, str):
+                dropped += 1
+                continue
+            if event == "header":
+                logs[name] = Log(schema=thing.get("schema"))
+            if event in _PARSERS:
+                try:
+                    logs.setdefault(name, Log()).records.append(_PARSERS[event](thing))
+                except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+                    dropped += 1
+        for name, log in logs.items():
+            if log.schema != SCHEMA:
+                found.warnings.append(f"{file} is of schema {log.schema!r}, this version reads {SCHEMA}: left out")
+            elif file == "controller.jsonl":
+                found.controller.records += log.records
+            else:
+                found.passes[name] = log
+        if dropped:
+            found.warnings.append(f"{file}: {dropped} damaged line(s) dropped")
+    return found
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`; {} where there is none."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _lines(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """(JSON objects, lines dropped). A last line without its newline was torn by a crash: dropped, parse or not."""
+    try:
+        *lines, torn = path.read_bytes().split(b"\n")
+    except OSError:
+        return [], 0
+    objects, dropped = [], int(bool(torn))
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict):
+            objects.append(value)
+        else:
+            dropped += 1
+    return objects, dropped
+
+
+def _number(value: Any) -> float:
+    """A finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is no number")
+    if not math.isfinite(value):
+        raise ValueError(f"{value!r} is not finite")
+    return float(value)
+
+
+def _optional(value: Any) -> float | None:
+    return None if value is None else _number(value)
+
+
+def _count(value: Any) -> int:
+    number = _number(value)
+    if number < 0 or number != int(number):
+        raise ValueError(f"{value!r} is no count")
+    return int(number)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _column(value: Any, length: int) -> Array:
+    """`length` finite numbers, none negative."""
+    column = np.array([_number(n) for n in value], dtype=np.float64)
+    if len(column) != length or (column < 0).any():
+        raise ValueError(f"expected {length} numbers that are not negative")
+    return column
+
+
+def _steps(thing: dict[str, Any]) -> Steps:
+    end = np.array([_number(t) for t in thing["end"]], dtype=np.float64)
+    if (np.diff(end) < 0).any():
+        raise ValueError("the ends of steps go backwards")
+    columns = {key: thing.get(key) for key in ("flops", "data_wait_s")}
+    return Steps(
+        phase=_text(thing["phase"]),
+        first=_count(thing["first"]),
+        end=end,
+        items={_text(unit): _column(counts, len(end)) for unit, counts in thing["items"].items()},
+        **{key: None if value is None else _column(value, len(end)) for key, value in columns.items()},
+    )
+
+
+def _window(thing: dict[str, Any]) -> Window:
+    window = Window(
+        _number(thing["begin"]), _number(thing["end"]), _count(thing["steps"]), _optional(thing.get("cpu_s"))
+    )
+    if window.seconds <= 0:
+        raise ValueError("the window ends before it begins")
+    return window
+
+
+def _losses(thing: dict[str, Any]) -> Losses:
+    # a diverged loss is NaN or Infinity, which Python's json writes as such and other writers as null
+    values = [math.nan if value is None else float(value) for value in thing["values"]]
+    array = np.array(values, dtype=np.float64)
+    return Losses(
+        _text(thing["phase"]), _count(thing["first"]), np.where(np.isfinite(array), array, np.nan), _number(thing["t"])
+    )
+
+
+def _sample(thing: dict[str, Any]) -> Sample:
+    metrics = {}
+    for name, value in thing.get("metrics", {}).items():
+        if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
+            metrics[name] = float(value)
+    return Sample(_number(thing["t"]), _optional(thing.get("cpu_s")), _optional(thing.get("controller_cpu_s")), metrics)
+
+
+_PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {
+    "header": lambda e: Header(_number(e["t"]), _number(e["wall_time"]), _optional(e.get("cores"))),
+    "phase": lambda e: Phase(_text(e["name"]), _number(e["t"])),
+    "model": lambda e: Model(
+        _text(e["unit"]), _optional(e.get("weights_bytes")), _optional(e.get("optimizer_state_bytes"))
+    ),
+    "steps": _steps,
+    "steady": lambda e: Steady(
+        bool(e["steady"]), _count(e["steps"]), _optional(e.get("drift")), _optional(e.get("variation"))
+    ),
+    "window": _window,
+    "losses": _losses,
+    "matrix_product": lambda e: MatrixProduct(
+        _count(e["size"]), _text(e["precision"]), _column(e["seconds"], len(e["seconds"]))
+    ),
+    "trace": lambda e: Trace(_text(e["path"]), _count(e["steps"])),
+    "memory": lambda e: Memory(_text(e["path"]), _optional(e.get("rss_peak_bytes"))),
+    "end": lambda e: End(_text(e["status"]), str(e.get("cause", "")), _number(e["t"])),
+    "sample": _sample,
+}
+
+
+def _joined(chunks: list[Steps]) -> Steps | None:
+    """The chunks in order, up to the first gap, repetition or change of what is recorded."""
+    kept: list[Steps] = []
+    for chunk in sorted(chunks, key=lambda c: c.first):
+        expected = sum(len(c) for c in kept)
+        ordered = not kept or (len(chunk) and chunk.end[0] >= kept[-1].end[-1])
+        if chunk.first != expected or not ordered or (kept and set(chunk.items) != set(kept[0].items)):
+            break
+        if len(chunk):
+            kept.append(chunk)
+    if not kept:
+        return None
+
+    def column(name: str) -> Array | None:
+        parts = [getattr(chunk, name) for chunk in kept]
+        return None if any(part is None for part in parts) else np.concatenate(parts)
+
+    return Steps(
+        phase=kept[0].phase,
+        first=0,
+        end=np.concatenate([chunk.end for chunk in kept]),
+        items={unit: np.concatenate([chunk.items[unit] for chunk in kept]) for unit in kept[0].items},
+        flops=column("flops"),
+        data_wait_s=column("data_wait_s"),
+    )

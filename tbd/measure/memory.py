@@ -1,0 +1,196 @@
+"""Where the memory of a training step went, from memory.json (docs/memory.md). MB are 10^6 bytes.
+
+The allocator's peak is the truth; the recorded buffers say what was alive then. What they don't account for is shown,
+and goes into `other`, so that the categories sum to the allocator's peak.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tbd.measure.events import Absent, Array, Model, read_object
+
+CATEGORIES = ("weights", "weight_gradients", "optimizer_state", "feature_maps", "workspace", "input", "other")
+# The structures that the TBD paper sums; its shares of feature maps leave out everything else.
+STRUCTURES = ("weights", "weight_gradients", "optimizer_state", "feature_maps", "workspace")
+SCHEMA = 1
+MAX_UNTRACKED_SHARE = 0.01  # of the allocator's peak
+TIMELINE_POINTS = 1000
+LARGEST = 20
+
+
+@dataclass(frozen=True)
+class Record:
+    """memory.json as columns: one value a buffer. `died` is inf for what outlives the step."""
+
+    size: Array
+    born: Array
+    died: Array
+    category: NDArray[np.int64]  # index into CATEGORIES
+    names: list[str]
+    begin: float
+    end: float
+    peak_bytes: float | None
+    slack_bytes: float
+    method: str
+
+
+def read(path: Path) -> Record:
+    """Raises Absent where the file is missing, torn or of another form."""
+    content = read_object(path)
+    if not content:
+        raise Absent(f"{path.name} is missing or damaged")
+    if content.get("schema") != SCHEMA:
+        raise Absent(f"{path.name} has schema {content.get('schema')!r}; this version reads schema {SCHEMA}")
+    try:
+        return _record(content)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise Absent(f"{path.name} is not as docs/memory.md says: {error!r}") from error
+
+
+def _record(content: dict[str, Any]) -> Record:
+    buffers = content["buffers"]
+    index = {name: number for number, name in enumerate(CATEGORIES)}
+    begin, end = content["steps"]
+    allocator = content.get("allocator") or {}
+    peak = allocator.get("peak_bytes")
+    record = Record(
+        size=np.array([b["bytes"] for b in buffers], dtype=np.float64),
+        born=np.array([b["born"] for b in buffers], dtype=np.float64),
+        died=np.array([math.inf if b["died"] is None else b["died"] for b in buffers], dtype=np.float64),
+        category=np.array([index[b["category"]] for b in buffers], dtype=np.int64),
+        names=[str(b.get("name") or "") for b in buffers],
+        begin=float(begin),
+        end=float(end),
+        peak_bytes=None if peak is None else float(peak),
+        slack_bytes=float(allocator.get("slack_bytes") or 0),
+        method=str(content.get("method", "")),
+    )
+    if not np.isfinite(record.size).all() or (record.size < 0).any() or not np.isfinite(record.born).all():
+        raise ValueError("a buffer's bytes or birth is not a number")
+    if np.isnan(record.died).any() or (record.died < record.born).any():
+        raise ValueError("a buffer died before it was born")
+    return record
+
+
+def timeline(record: Record) -> tuple[Array, Array]:
+    """(positions, live bytes (positions, categories)): the memory alive from each position on, during the step.
+
+    A buffer is alive at t where born <= t < died. The first position is the step's begin. O(n log n) in the buffers.
+    """
+    births, deaths = record.born, record.died
+    ended = np.isfinite(deaths)
+    at = np.concatenate((births, deaths[ended]))
+    change = np.concatenate((record.size, -record.size[ended]))
+    category = np.concatenate((record.category, record.category[ended]))
+    # what happened before the step is its starting point
+    positions, group = np.unique(np.concatenate((np.maximum(at, record.begin), [record.begin])), return_inverse=True)
+    changes = np.zeros((len(positions), len(CATEGORIES)))
+    np.add.at(changes, (group[:-1], category), change)
+    within = positions <= record.end
+    return positions[within], np.cumsum(changes, axis=0)[within]
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """`tracked_bytes`: what the buffers sum to at their own peak, which was at `position`; by category in `live`."""
+
+    position: float
+    live: dict[str, float]
+    tracked_bytes: float
+    untracked_bytes: float | None
+
+
+def breakdown(record: Record) -> Breakdown:
+    """The live set at the tracked peak, by category, and what the allocator's peak has beyond it.
+
+    untracked = allocator's peak - slack - tracked. Slack and untracked bytes are added to `other`, so that the
+    categories sum to the allocator's peak; where the buffers sum to more than the peak, nothing is taken away from any.
+    """
+    positions, live = timeline(record)
+    if not live.sum():
+        raise Absent("no buffer was recorded")
+    at = int(live.sum(axis=1).argmax())
+    by_category = dict(zip(CATEGORIES, (float(n) for n in live[at]), strict=True))
+    tracked = float(live[at].sum())
+    untracked = None
+    if record.peak_bytes is not None:
+        untracked = record.peak_bytes - record.slack_bytes - tracked
+        by_category["other"] += max(0.0, record.peak_bytes - tracked)
+    return Breakdown(float(positions[at]), by_category, tracked, untracked)
+
+
+def figures(record: Record, found: Breakdown) -> dict[str, float]:
+    """memory/peak_mb (the allocator's), memory/<category>_mb at the peak, memory/untracked_mb, and two shares.
+
+    memory/feature_maps_share = feature_maps / the allocator's peak.
+    memory/feature_maps_share_of_structures = feature_maps / (weights + weight_gradients + optimizer_state +
+    feature_maps + workspace), the TBD paper's denominator.
+    What needs the allocator's peak is left out where that is not known.
+    """
+    metrics = {f"memory/{name}_mb": size / 1e6 for name, size in found.live.items()}
+    structures = sum(found.live[name] for name in STRUCTURES)
+    if structures:
+        metrics["memory/feature_maps_share_of_structures"] = found.live["feature_maps"] / structures
+    if record.peak_bytes and found.untracked_bytes is not None:
+        metrics["memory/peak_mb"] = record.peak_bytes / 1e6
+        metrics["memory/untracked_mb"] = found.untracked_bytes / 1e6
+        metrics["memory/feature_maps_share"] = found.live["feature_maps"] / record.peak_bytes
+    return metrics
+
+
+def warnings(record: Record, found: Breakdown, model: Model | None) -> list[str]:
+    """What is suspicious: buffers that don't add up to the allocator's peak, or weights of the wrong size."""
+    told = []
+    if record.peak_bytes and found.untracked_bytes is not None:
+        share = found.untracked_bytes / record.peak_bytes
+        if abs(share) > MAX_UNTRACKED_SHARE:
+            relation = "less" if share > 0 else "more"
+            told.append(f"the recorded buffers sum to {abs(share):.1%} {relation} than the allocator's peak memory")
+    for name in ("weights", "optimizer_state"):
+        expected = getattr(model, f"{name}_bytes", None)
+        if expected is not None and expected != found.live[name]:
+            told.append(f"{name} take {found.live[name]:.0f} bytes in memory, by the specification {expected:.0f}")
+    return told
+
+
+def outside_allocator_mb(rss_peak_bytes: float | None, peak_bytes: float | None) -> float:
+    """(the process's highest resident memory - the allocator's peak) / 10^6: code, libraries, caches, unused pools.
+
+    Raises Absent where either is unknown, or where the allocator counts memory that never became resident.
+    """
+    if rss_peak_bytes is None or peak_bytes is None:
+        raise Absent("the resident or the allocator's peak memory is not known")
+    if rss_peak_bytes < peak_bytes:
+        raise Absent("the allocator's peak is above the resident memory: some of it was never touched")
+    return (rss_peak_bytes - peak_bytes) / 1e6
+
+
+def timeline_table(record: Record) -> list[dict[str, float]]:
+    """Live MB by category along the step, at most about TIMELINE_POINTS rows; the highest of each stretch is kept."""
+    positions, live = timeline(record)
+    total = live.sum(axis=1)
+    edges = np.unique(np.linspace(0, len(positions), min(TIMELINE_POINTS, len(positions)) + 1).astype(int))
+    rows = [first + int(total[first:after].argmax()) for first, after in zip(edges[:-1], edges[1:], strict=True)]
+    return [
+        {"position": float(positions[row]), **dict(zip(CATEGORIES, (live[row] / 1e6).tolist(), strict=True))}
+        for row in rows
+    ]
+
+
+def largest_table(record: Record, position: float) -> list[dict[str, Any]]:
+    """The largest buffers alive at `position`: name, category, MB."""
+    alive = np.flatnonzero((record.born <= position) & (position < record.died))
+    largest = alive[np.argsort(-record.size[alive], kind="stable")][:LARGEST]
+    return [
+        {
+            "name": record.names[number],
+            "category": CATEGORIES[record.category[number]],
+            "mb": float(record.size[number]) / 1e6,
+        }
+        for number in largest
+    ]

@@ -1,0 +1,65 @@
+"""How busy the processors were within the window."""
+
+import math
+
+import numpy as np
+
+from tbd.measure.events import Absent, Array, Sample, Window
+
+# Samples that must lie within the window: with fewer, most of the figure would be interpolated over its edges.
+MIN_SAMPLES = 4
+# A clock tick of the kernel's accounting is 0.01 s (sysconf(_SC_CLK_TCK) = 100): less is rounding, not a loss.
+TICK_S = 0.01
+
+
+def cpu_seconds(samples: list[Sample], window: Window, field: str) -> float:
+    """CPU seconds within the window, from the samples of a cumulative counter, `cpu_s` or `controller_cpu_s`.
+
+    The counter is interpolated linearly at the window's edges, so the error is below one sampling period's CPU seconds.
+    Raises Absent where the samples don't enclose the window, are too few within, or go backwards.
+    """
+    pairs = sorted((sample.t, value) for sample in samples if (value := getattr(sample, field)) is not None)
+    if not pairs:
+        raise Absent("no sample of it was taken")
+    times, values = np.array(pairs).T
+    if times[0] > window.begin or times[-1] < window.end:
+        raise Absent("the samples don't enclose the timed window")
+    inside = int(((times >= window.begin) & (times <= window.end)).sum())
+    if inside < MIN_SAMPLES:
+        raise Absent(
+            f"only {inside} sample(s) lie within the timed window of {window.seconds:.2f} s, {MIN_SAMPLES} are needed: "
+            "raise measure.steps"
+        )
+    near = (times >= times[times <= window.begin][-1]) & (times <= times[times >= window.end][0])
+    if (np.diff(values[near]) < -TICK_S).any():
+        raise Absent("the sampled CPU time goes backwards: a process that ended took its share along")
+    return float(np.interp(window.end, times, values) - np.interp(window.begin, times, values))
+
+
+def cpu_utilization(cpu_s: float, cores: float | None, window: Window) -> float:
+    """CPU seconds of the run's process tree / (cores x window): 1 where every usable core is busy.
+
+    `cores`: that the run may use by its affinity and its control group, not those it asked for.
+    """
+    if not cores:
+        raise Absent("the controller wrote no number of cores")
+    utilization = cpu_s / (cores * window.seconds)
+    # 2 % for the ticks and the interpolation
+    if not 0 <= utilization <= 1.02:
+        raise Absent(f"{cpu_s:.2f} CPU seconds can't be had from {cores:g} cores in {window.seconds:.2f} s")
+    return min(utilization, 1.0)
+
+
+def controller_cpu_share(cpu_s: float, window: Window) -> float:
+    """The controller's CPU seconds / window: its share of one core while the worker was measured."""
+    return cpu_s / window.seconds
+
+
+def data_wait_share(data_wait_s: Array | None, window: Window) -> float:
+    """sum(seconds that a step waited for its batch) / window: what a faster input pipeline could gain at most."""
+    if data_wait_s is None:
+        raise Absent("the worker wrote no data_wait_s")
+    share = float(data_wait_s.sum() / window.seconds)
+    if share > 1 + math.sqrt(np.finfo(float).eps):
+        raise Absent(f"the waits for data sum to {share:.2f} of the window")
+    return min(share, 1.0)

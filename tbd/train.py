@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run(arguments: list[str]) -> int:
     from tbd.config.compose import compose_jobs, register
     from tbd.config.errors import BadConfig
-    from tbd.config.plan import UnsupportedCell, plan
+    from tbd.config.plan import plan
     from tbd.worker.status import BAD_CONFIG, EXIT_CODES
 
     register()
@@ -32,10 +32,7 @@ def run(arguments: list[str]) -> int:
     if not any(argument.split("=")[0] in PRINTING for argument in arguments):
         try:
             for config in compose_jobs(overrides, multirun):
-                try:
-                    plan(config)
-                except UnsupportedCell:
-                    pass  # a result of the run, recorded as such
+                plan(config)
         except BadConfig as error:
             print(f"tbd: bad configuration: {error}", file=sys.stderr)
             return EXIT_CODES[BAD_CONFIG]

@@ -14,7 +14,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from tbd.config.errors import BadConfig
 from tbd.config.schema import Config
@@ -88,7 +88,7 @@ def compose_one(overrides: list[str]) -> DictConfig:
         raise BadConfig(missing_choice(error, overrides)) from None
     except hydra.errors.ConfigCompositionException as error:
         raise BadConfig(composition_problem(error, overrides)) from None
-    except (hydra.errors.HydraException, OmegaConfBaseException) as error:
+    except (hydra.errors.HydraException, OmegaConfBaseException, ValueError) as error:
         raise BadConfig(first_line(error)) from None
     finally:
         GlobalHydra.instance().clear()
@@ -107,14 +107,16 @@ def missing_choice(error: hydra.errors.MissingConfigException, overrides: list[s
 
 def composition_problem(error: Exception, overrides: list[str]) -> str:
     """An unknown key or a value of the wrong type, with the near keys or what was expected."""
-    text = " ".join(str(part) for part in (error, error.__cause__ or ""))
-    match = re.search(r"Could not override '([^']+)'", text) or re.search(r"Key '([^']+)' (?:is not|not) in", text)
-    cause = first_line(error.__cause__ or error)
-    if match and re.search(r"not in|does not exist|Could not find|No match", text):
-        key = match.group(1)
+    cause = error.__cause__ or error
+    key = getattr(cause, "full_key", None) or next(iter(re.findall(r"Could not override '([^']+)'", str(error))), None)
+    if key is None:
+        return first_line(cause)
+    if key.startswith("framework.options."):
+        return f"{key}: options are free, each is to be added: +{key}=..."
+    if isinstance(cause, ConfigKeyError | ConfigAttributeError) or cause is error:
         return f"{key}: there is no such key.{suggestion(key, known_keys())} python -m tbd.train --cfg job shows all keys"
-    written = next((o for o in overrides if match and o.startswith(match.group(1) + "=")), None)
-    return f"{written}: {cause}" if written else cause
+    written = next((o for o in overrides if o.startswith(f"{key}=")), key)
+    return f"{written}: {first_line(cause)}"
 
 
 def known_keys() -> list[str]:

@@ -1,34 +1,43 @@
 """From a composed configuration to a plan: every value checked and resolved, before anything starts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from tbd import models
+from tbd import data, models
 from tbd.config import cells
 from tbd.config.errors import BadConfig
+from tbd.config.schema import Config, Hardware, Measure, Tracking
+from tbd.launch.environments import home
 
 PASSES = ("timing", "trace", "memory")
 PRECISIONS = ("fp32", "fp64")
+KINDS = {int: "a whole number", float: "a number", str: "text"}
 ENV_MANAGERS = ("auto", "interpreter", "pyenv", "virtualenv", "uv", "conda", "local")
-
-
-class UnsupportedCell(Exception):
-    """The values are right, but this combination can't run. The message says why and what would."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One run, resolved. `config` is what was composed, with the model's options filled in."""
+    """One run, resolved. `config` is what was composed, with the model's options filled in.
+
+    `unsupported`: why this combination of model, framework and hardware can't run; None where it can.
+    """
 
     config: dict[str, Any]
+    unsupported: str | None
 
     @property
     def title(self) -> str:
         """What the run is called, such as "resnet50 pytorch cpu"."""
         return " ".join(str(self.config[group]["name"]) for group in ("model", "framework", "hardware"))
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """What runs are filtered by in MLflow."""
+        return {f"tbd.{group}": str(self.config[group]["name"]) for group in ("model", "framework", "hardware", "data")}
 
     def request(self, spool_id: str, output: Path) -> dict[str, Any]:
         """request.json (docs/request.md)."""
@@ -52,26 +61,23 @@ class Plan:
 
 
 def plan(config: DictConfig) -> Plan:
-    """The Plan of a composed configuration.
-
-    Raises BadConfig for a value that is impossible, UnsupportedCell for a combination that can't run.
-    """
+    """The Plan of a composed configuration. Raises BadConfig for a value that is impossible."""
     values = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
     assert isinstance(values, dict)
     values = {str(key): value for key, value in values.items() if key != "hydra"}
     check_given(values)
+    check_keys(values)
     check_numbers(values)
     check_choices(values)
     check_hardware(values["hardware"])
     resolve_model(values)
-    problem = cells.data_problem(values["model"]["name"], values["data"]["name"])
-    if problem:
-        raise BadConfig(problem)
-    if values["framework"]["project"] is None:
+    resolve_data(values)
+    if values["framework"]["project"]:
+        values["framework"]["project"] = absolute(values["framework"]["project"])
+    reason = None
+    if values["framework"]["project"] is None:  # somebody else's framework says itself what it can't do
         reason = cells.unsupported(values["model"]["name"], values["framework"]["name"], values["hardware"]["name"])
-        if reason:
-            raise UnsupportedCell(reason)
-    return Plan(values)
+    return Plan(values, reason)
 
 
 def check_given(values: dict[str, Any], prefix: str = "") -> None:
@@ -137,21 +143,57 @@ def check_hardware(hardware: dict[str, Any]) -> None:
         raise BadConfig(f"hardware={name} is one device of one machine, not {devices} on each of {nodes}")
 
 
+def check_keys(values: dict[str, Any]) -> None:
+    """Nothing was added (+key=value) that nobody would read."""
+    for prefix, group in [("", Config), ("hardware.", Hardware), ("measure.", Measure), ("tracking.", Tracking)]:
+        present = values[prefix[:-1]] if prefix else values
+        for key in present:
+            if key not in {field.name for field in fields(group)}:
+                raise BadConfig(f"+{prefix}{key}: there is no such key. python -m tbd.train --cfg job shows all keys")
+
+
 def resolve_model(values: dict[str, Any]) -> None:
     """Fill in the options that the model's size decides, and check them by the specification itself."""
     model = values["model"]
     own = {key: value for key, value in model.items() if key not in ("name", "default_batch_size")}
     try:
         specification = models.create(model["name"], own)
-        count = specification.parameter_count()
+        for name, default in specification.SIZES[model["size"]].items():
+            value = specification.options[name]
+            if type(value) is not type(default):
+                raise BadConfig(f"model.{name}={value} must be {KINDS[type(default)]}, such as {default}")
+            if isinstance(value, int) and value < 1:
+                raise BadConfig(f"model.{name}={value} is too small: at least 1")
+        specification.parameter_count()
     except (ValueError, TypeError) as error:
         raise BadConfig(f"model={model['name']}: {error}") from None
-    for name, default in specification.SIZES[model["size"]].items():
-        value = specification.options[name]
-        if type(value) is not type(default):
-            raise BadConfig(f"model.{name}={value} must be of the kind of {default!r}")
-        if isinstance(value, int) and value < 1:
-            raise BadConfig(f"model.{name}={value} is too small: at least 1")
-    if count < 1:
-        raise BadConfig(f"model={model['name']} with these options has no parameters")
     model.update(specification.options)
+
+
+def resolve_data(values: dict[str, Any]) -> None:
+    """Check the data's options by the source itself, and make its paths absolute: the worker runs in another folder."""
+    options = values["data"]
+    problem = cells.data_problem(values["model"]["name"], options["name"])
+    if problem:
+        raise BadConfig(problem)
+    try:
+        data.check(options)
+    except ValueError as error:
+        raise BadConfig(str(error)) from None
+    if options["name"] == "gettext":
+        options["catalogues"] = options["catalogues"] or catalogue_folders()
+        options["root"] = options["root"] or str(home() / "data" / "gettext")
+        options["catalogues"] = [absolute(path) for path in options["catalogues"]]
+    if options.get("root"):
+        options["root"] = absolute(options["root"])
+
+
+def catalogue_folders() -> list[str]:
+    """Where gettext catalogues are: in Django, which is installed for the sake of its own, and on this machine."""
+    django = find_spec("django")
+    folders = [str(Path(django.origin).parent)] if django and django.origin else []
+    return [folder for folder in [*folders, "/usr/share/locale"] if Path(folder).is_dir()]
+
+
+def absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())

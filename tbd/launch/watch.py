@@ -1,0 +1,107 @@
+"""Follows a worker by its events until it ends, sleeping in between: what it measures must not notice."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from tbd.launch.ends import end_of, oom_kills_so_far
+from tbd.launch.process import Process
+from tbd.worker import status
+
+LOOK_EVERY_S = 0.25  # a look costs about 0.1 ms; four a second make a progress line live
+
+
+class Listener(Protocol):
+    """What the terminal shows of a run: tbd/display.py."""
+
+    def phase(self, name: str, pass_name: str = "") -> None: ...
+    def steps(self, ends: list[float], items: dict[str, list[float]]) -> None: ...
+
+
+class NewLines:
+    """The complete lines that a growing file has got since the last look."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._offset = 0
+        self._rest = b""
+
+    def read(self) -> list[dict[str, Any]]:
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        self._offset += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        events = []
+        for line in lines:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                events.append(event)
+        return events
+
+
+def watch(process: Process, events_path: Path, passes: int, timeout_s: float, listener: Listener) -> tuple[str, str]:
+    """(status, cause) of the worker, once it has ended. `passes`: how many `end` events a whole run has.
+
+    A worker that writes no event for `timeout_s` seconds is ended, as timed_out. Ctrl-C goes through, the worker ended.
+    """
+    lines = NewLines(events_path)
+    oom_kills = oom_kills_so_far()
+    heard = time.monotonic()
+    phase = "launch"
+    ends: list[tuple[str, str]] = []
+    try:
+        while True:
+            over = process.wait(LOOK_EVERY_S) is not None
+            for event in lines.read():
+                heard = time.monotonic()
+                if event.get("event") == "phase":
+                    phase = str(event.get("name"))
+                    listener.phase(phase, str(event.get("pass", "")))
+                elif event.get("event") == "steps" and event.get("end"):
+                    listener.steps(event["end"], event["items"])
+                elif event.get("event") == "end":
+                    ends.append((str(event.get("status")), str(event.get("cause", ""))))
+            if over:
+                break
+            if time.monotonic() - heard > timeout_s:
+                process.terminate()
+                return status.TIMED_OUT, (
+                    f"no event from the worker for {timeout_s:g} s in the phase {phase}: "
+                    "it hangs, or needs a longer measure.timeout_s"
+                )
+    except KeyboardInterrupt:
+        process.terminate()
+        raise
+    return judge(process, ends, passes, oom_kills_so_far() - oom_kills)
+
+
+def judge(process: Process, ends: list[tuple[str, str]], passes: int, oom_kills: int) -> tuple[str, str]:
+    """(status, cause) from what the worker wrote, its return code and what it printed."""
+    for name, cause in ends:
+        if name not in status.EXIT_CODES:
+            return status.CRASHED, f"the worker ended with an unknown status {name!r}: {cause}"
+        if name == status.CRASHED and process.poll() != 0 and oom_kills > 0 and "SIGKILL" in cause:
+            return status.OUT_OF_MEMORY, "the host's memory ran out: the kernel killed the worker"
+        if name != status.OK:
+            return name, cause
+    assert process.returncode is not None
+    if process.returncode == 0:
+        if len(ends) == passes:
+            return status.OK, ""
+        return status.CRASHED, f"the worker wrote {len(ends)} ends for {passes} passes: its record is not whole"
+    name, cause = end_of(process.returncode, process.tail, oom_kills)
+    return name, cause.removeprefix(f"tbd: {name}: ")
+
+
+def phase_of(events_path: Path) -> str:
+    """The last phase that a worker began, "launch" before its first."""
+    names = [e.get("name") for e in NewLines(events_path).read() if e.get("event") == "phase"]
+    return str(names[-1]) if names else "launch"

@@ -20,6 +20,12 @@ def git_source() -> dict[str, Any]:
 
 def _git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
-        ["git", *arguments], cwd=folder, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10
+        ["git", *arguments],
+        cwd=folder,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=10,
     )
     return done.stdout.strip()

@@ -1,0 +1,177 @@
+"""What of a spool goes into MLflow: params, tags, metrics, the data set. Pure functions, within MLflow's limits.
+
+The limits are those of mlflow/utils/validation.py (MLflow 3.17), and for tags of the older servers where they are less.
+"""
+
+import hashlib
+import json
+import math
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+MAX_KEY = 250
+MAX_PARAM = 6000
+MAX_TAG = 5000
+MAX_DIGEST = 36
+MAX_POINTS = 1000  # of one sampled series; MLflow's UI draws fewer, and the spool's own file goes up whole
+
+Event = Mapping[str, Any]
+
+
+class Point(NamedTuple):
+    """A value of the metric `key`, at Unix milliseconds."""
+
+    key: str
+    value: float
+    timestamp_ms: int
+    step: int
+
+
+class Clock(NamedTuple):
+    """Unix time from monotonic time: `wall` seconds at `t`."""
+
+    t: float
+    wall: float
+
+    def ms(self, t: float) -> int:
+        return round((self.wall + (t - self.t)) * 1000)
+
+
+def clock(controller_events: Iterable[Event], fallback_wall: float) -> Clock:
+    """The clock of a spool, from its controller's header."""
+    for event in controller_events:
+        if event.get("event") == "header":
+            return Clock(float(event["t"]), float(event["wall_time"]))
+    return Clock(0.0, fallback_wall)
+
+
+def legal(name: str) -> str:
+    """`name` with every character that MLflow refuses in a name replaced by _, as a clean path of at most 250 characters."""
+    plain = posixpath.normpath(re.sub(r"[^/\w.\- ]", "_", name)).lstrip("/")
+    if plain.startswith("."):
+        plain = "_" + plain[1:].replace("..", "_")
+    return plain[:MAX_KEY].rstrip("/") or "_"
+
+
+def cut(text: str, limit: int) -> str:
+    """`text`, or its beginning with a note where it is longer than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    note = f" [cut: {len(text)} characters in all]"
+    return text[: limit - len(note)] + note
+
+
+def params(config: Mapping[str, Any]) -> dict[str, str]:
+    """The composed configuration, flattened: {"model.name": "resnet50", ...}. Lists are JSON, null is None."""
+    flat: dict[str, str] = {}
+    for name, value in _leaves(config, "") if config else ():
+        key = legal(name)
+        while key in flat:  # two names that differ in refused characters alone
+            key = key[: MAX_KEY - 1] + "_"
+        flat[key] = cut(
+            value if isinstance(value, str) else json.dumps(value) if value is not None else "None", MAX_PARAM
+        )
+    return flat
+
+
+def tags(
+    run: Mapping[str, Any], request: Mapping[str, Any], worker_events: Iterable[Event], end: Event | None
+) -> dict[str, str]:
+    """What the run is, where it ran and how it ended, for MLflow's search and columns."""
+    framework = _last(worker_events, "framework")
+    devices = [str(device.get("name", "")) for device in framework.get("devices", [])]
+    git = run.get("git") or {}
+    found: dict[str, Any] = {
+        "model": request.get("model", {}).get("name"),
+        "framework": request.get("framework", {}).get("name"),
+        "framework_version": framework.get("version"),
+        "hardware": request.get("hardware", {}).get("name"),
+        "device_names": ", ".join(dict.fromkeys(devices)),
+        **(run.get("tags") or {}),
+        "tbd.spool_id": run["spool_id"],
+        "tbd.kind": run.get("kind", "run"),
+        "tbd.parent_spool_id": run.get("parent_spool_id"),
+        "tbd.version": run.get("tbd"),
+        "tbd.host": run.get("host"),
+        "tbd.status": end.get("status") if end else "running",
+        "tbd.cause": end.get("cause") if end else None,
+        "mlflow.user": run.get("user"),
+        "mlflow.source.name": "tbd.train",
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.git.commit": git.get("commit"),
+        "mlflow.source.git.dirty": str(git["dirty"]).lower() if "dirty" in git else None,
+    }
+    return {legal(key): cut(str(value), MAX_TAG) for key, value in found.items() if value not in (None, "")}
+
+
+def terminal_status(status: str) -> str:
+    """MLflow's status for one of the ends of a run (docs/statuses.md)."""
+    return {"ok": "FINISHED", "interrupted": "KILLED"}.get(status, "FAILED")
+
+
+def scalars(metrics: Mapping[str, float], timestamp_ms: int) -> list[Point]:
+    """The figures of a run, at its end."""
+    return [Point(legal(name), value, timestamp_ms, 0) for name, value in metrics.items()]
+
+
+def series(all_series: Mapping[str, Sequence[tuple[int, float, float]]]) -> list[Point]:
+    """Series of (step, Unix seconds, value) as points, each thinned to at most MAX_POINTS means of equally many values.
+
+    A mean stands at the last step and time of what it is the mean of.
+    """
+    points = []
+    for name, values in all_series.items():
+        size = math.ceil(len(values) / MAX_POINTS)
+        for begin in range(0, len(values), size):
+            group = values[begin : begin + size]
+            step, wall_time, _ = group[-1]
+            mean = math.fsum(value for _, _, value in group) / len(group) if len(group) > 1 else group[0][2]
+            points.append(Point(legal(name), mean, round(wall_time * 1000), step))
+    return points
+
+
+def finite(points: Iterable[Point]) -> tuple[list[Point], dict[str, int]]:
+    """(the points that MLflow can hold, {key: how many were NaN or infinite})."""
+    kept: list[Point] = []
+    skipped: dict[str, int] = {}
+    for point in points:
+        if math.isfinite(point.value):
+            kept.append(point)
+        else:
+            skipped[point.key] = skipped.get(point.key, 0) + 1
+    return kept, skipped
+
+
+def dataset(worker_events: Iterable[Event]) -> dict[str, str] | None:
+    """The data set as mlflow.entities.Dataset takes it; None where the worker didn't get that far."""
+    event = _last(worker_events, "dataset")
+    if not event:
+        return None
+    described = {"counts": event.get("counts", {}), "skipped": event.get("skipped", {})}
+    name, source = str(event.get("name", "data")), str(event.get("source", ""))
+    digest = str(event.get("digest") or hashlib.sha256(json.dumps([name, source, described]).encode()).hexdigest()[:8])
+    return {
+        "name": name[:500],
+        "digest": digest[:MAX_DIGEST],
+        "source_type": "local",
+        "source": json.dumps({"uri": source}),
+        "profile": json.dumps(described),
+    }
+
+
+def _leaves(value: Any, name: str) -> Iterable[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value
+
+
+def _last(events: Iterable[Event], kind: str) -> Event:
+    found: Event = {}
+    for event in events:
+        if event.get("event") == kind:
+            found = event
+    return found

@@ -58,7 +58,7 @@ def check(options):
 
 
 def open_source(specification, request):
-    """The Source that the request names, open. Raises BadData where the data can't be used, for this model or at all."""
+    """The Source that the request names. Raises BadData where the data can't be used, for this model or at all."""
     options = request["data"]
     name = options["name"]
     if name not in SOURCES:

@@ -1,7 +1,7 @@
 """Real translated sentences without a download: the messages of programs, from their gettext catalogues (.mo).
 
-The catalogues' pairs are cleaned, parted into words and written in IWSLT15's form (train.en, train.vi), which the reader
-of tbd/data/iwslt15.py then takes. What is kept and what is dropped: docs/data.md.
+The catalogues' pairs are cleaned, parted into words and written in IWSLT15's form (train.en, train.vi), which
+tbd/data/iwslt15.py then reads. What is kept and what is dropped: docs/data.md.
 """
 
 import collections
@@ -25,9 +25,7 @@ RATIO = 9  # of the sides' lengths; as in Moses' clean-corpus-n.perl, which prep
 SOURCE = "en"  # gettext's message ids are English by convention
 COMPLETE = "skipped.json"  # {why: count of messages dropped}; a folder that has it is complete
 
-TAG = re.compile(
-    r"</?(?:a|b|big|br|code|em|h\d|i|kbd|li|p|pre|small|span|strong|sub|sup|tt|u|ul)\b[^<>]*>", re.IGNORECASE
-)
+TAG = re.compile(r"</?(?:a|b|big|br|code|em|h\d|i|kbd|li|p|pre|small|span|strong|sub|sup|tt|u|ul)\b[^<>]*>", re.I)
 ACCELERATOR = re.compile(r"\s*\([_&]\w\)|(?<![&_])[_&](?=\w)")  # "(_S)" is how Chinese and Japanese catalogues write it
 MARKED = re.compile(r"\w*[_&]\w+")
 WORD = re.compile(
@@ -37,7 +35,7 @@ WORD = re.compile(
     r"|(?<![\w-])--?[a-z][\w-]*"  # so is an option: --all
     r"|\w+(?:[-'\u2019.]\w+)*"  # words, numbers; file.txt and don't are one
     r"|[^\w\s]",  # any other sign by itself
-    re.IGNORECASE,
+    re.I,
 )
 
 
@@ -204,9 +202,7 @@ def write(folder, files):
         os.makedirs(root, exist_ok=True)
         temporary = tempfile.mkdtemp(prefix="." + os.path.basename(folder) + "-", dir=root)
     except OSError as error:
-        raise BadData(
-            "data.root=%s can't be written (%s): set data.root to a folder of your own" % (root, error.strerror)
-        )
+        raise BadData("data.root=%s can't be written (%s): set it to a folder of your own" % (root, error.strerror))
     try:
         for name, text in files.items():
             with open(os.path.join(temporary, name), "w", encoding="utf-8", newline="\n") as file:
@@ -215,8 +211,6 @@ def write(folder, files):
         os.rename(temporary, folder)
     except OSError as error:
         if not os.path.exists(os.path.join(folder, COMPLETE)):
-            raise BadData(
-                "can't write %s (%s): remove it if it is incomplete, or set data.root" % (folder, error.strerror)
-            )
+            raise BadData("can't write %s (%s): remove it, or set data.root" % (folder, error.strerror))
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -1,7 +1,7 @@
 """ImageNet, and any folder of JPEGs in its form: <root>/<split>/<class>/*.JPEG, the classes numbered in sorted order.
 
-Pictures are decoded, cropped, flipped and normalised in processes of their own (tbd/data/pictures.py), in an order drawn
-anew each epoch from the seed; the batches are the same whatever the number of processes. docs/data.md has the policies.
+Processes of their own decode, crop, flip and normalise the pictures (tbd/data/pictures.py), in an order drawn anew each
+epoch from the seed; the batches are the same whatever the number of processes. docs/data.md has the policies.
 """
 
 import hashlib
@@ -46,7 +46,8 @@ class Pictures(Source):
         if len(self._classes) > limit:
             message = "%s has %d classes but the model has %d: set model.classes=%d"
             raise BadData(message % (self._folder, len(self._classes), limit, len(self._classes)))
-        self._most_broken = int(data["max_broken_share"] * len(self._paths))
+        self._share = data["max_broken_share"]
+        self._most_broken = int(self._share * len(self._paths))
         self._broken = {}  # {path: what is wrong}, as far as found
         self._processes = self._thread = None
 
@@ -87,11 +88,8 @@ class Pictures(Source):
         while True:
             while len(order) < size + spares:
                 order = numpy.concatenate([order, next(epochs)])
-            yield (
-                [self._picture(first + n, row) for n, row in enumerate(order[: size + spares])],
-                size,
-                self._image_size,
-            )
+            pictures = [self._picture(first + n, row) for n, row in enumerate(order[: size + spares])]
+            yield pictures, size, self._image_size
             order, first = order[size:], first + size
 
     def _picture(self, position, row):
@@ -105,14 +103,11 @@ class Pictures(Source):
                 self._broken[path] = why
                 logger.warning("skipped %s, which is broken (%s)", path, why)
                 if len(self._broken) > self._most_broken:
-                    message = (
-                        "%s is broken (%s), as are %d others: more than data.max_broken_share allows of %d pictures"
-                    )
-                    raise BadData(message % (path, why, len(self._broken) - 1, len(self._paths)))
+                    message = "%s is broken (%s): that makes %d of %d pictures, but data.max_broken_share=%g allows %d"
+                    counts = len(self._broken), len(self._paths), self._share, self._most_broken
+                    raise BadData(message % ((path, why) + counts))
         if len(labels) < self._batch_size:
-            raise BadData(
-                "%s and %d pictures around it are broken (%s)" % (broken[0][0], len(broken) - 1, broken[0][1])
-            )
+            raise BadData("%s and %d around it are broken (%s)" % (broken[0][0], len(broken) - 1, broken[0][1]))
         return batch_of(self._specification, {"images": images, "labels": labels})
 
 

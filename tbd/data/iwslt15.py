@@ -1,8 +1,8 @@
 """IWSLT15 English-Vietnamese, and any parallel text in its form: a sentence a line, words separated by spaces.
 
 The form is that of the NMT tutorial's files (Luong, Brevdo and Zhao 2017, nmt/scripts/download_iwslt15.sh): train.en,
-train.vi, and optionally vocab.en and vocab.vi, a word a line after <unk>, <s> and </s>. As in the tutorial, sentences are
-cut to `max_length` words and batches hold sentences of similar length. docs/data.md has the policies.
+train.vi, and optionally vocab.en and vocab.vi, a word a line after <unk>, <s> and </s>. As in the tutorial, sentences
+are cut to `max_length` words and batches hold sentences of similar length. docs/data.md has the policies.
 """
 
 import collections
@@ -48,14 +48,12 @@ class ParallelText(Source):
         self._sides = []
         for side, language, sentences in zip(("source", "target"), (source, target), zip(*pairs)):
             vocabulary = files.vocabulary(language, sentences, specification.options[side + "_vocabulary"], side)
-            ids = [
-                numpy.array([vocabulary.get(w, seq2seq.UNKNOWN) for w in s[:longest]], numpy.int32) for s in sentences
-            ]
+            ids = encode((sentence[:longest] for sentence in sentences), vocabulary)
             self._sides.append(ids)
-            self._counts["%s_words" % side] = sum(len(s) for s in ids)
-            self._counts["%s_unknown_words" % side] = sum(int((s == seq2seq.UNKNOWN).sum()) for s in ids)
-            self._counts["%s_vocabulary" % side] = len(vocabulary) + len(SPECIAL)
-            self._counts["%s_sentences_cut" % side] = sum(len(s) > longest for s in sentences)
+            self._counts[side + "_words"] = sum(len(s) for s in ids)
+            self._counts[side + "_unknown_words"] = sum(int((s == seq2seq.UNKNOWN).sum()) for s in ids)
+            self._counts[side + "_vocabulary"] = len(vocabulary) + len(SPECIAL)
+            self._counts[side + "_sentences_cut"] = sum(len(s) > longest for s in sentences)
         self._digest = files.digest.hexdigest()
         self._buckets = in_buckets([max(len(s), len(t)) for s, t in zip(*self._sides)], longest)
         self._counts["buckets"] = len(self._buckets)
@@ -109,15 +107,20 @@ def in_buckets(lengths, longest):
 
 
 def fill(rows, size):
-    """`rows` as an array (batches, size) in their order; the last batch is completed by the first rows, again and again."""
+    """`rows` as an array (batches, size) in their order; the last batch is completed by the first rows."""
     return numpy.resize(rows, (-(-len(rows) // size), size))
 
 
 def count_vocabulary(sentences, size):
-    """{word: id} of the size - 3 most frequent words, the most frequent first, ties in the order of their code points."""
+    """{word: id} of the size - 3 most frequent words, the most frequent first, ties by code points."""
     counts = collections.Counter(word for sentence in sentences for word in sentence)
     words = sorted((w for w in counts if w not in SPECIAL), key=lambda word: (-counts[word], word))
     return {word: place + len(SPECIAL) for place, word in enumerate(words[: size - len(SPECIAL)])}
+
+
+def encode(sentences, vocabulary):
+    """Each sentence's ids as an int32 array; UNKNOWN for what isn't in the vocabulary."""
+    return [numpy.array([vocabulary.get(w, seq2seq.UNKNOWN) for w in s], numpy.int32) for s in sentences]
 
 
 class Files(object):
@@ -136,12 +139,9 @@ class Files(object):
             with open(path, "rb") as file:
                 content = file.read()
         except OSError as error:
-            text = sorted(n for n in os.listdir(self.root) if not n.startswith("."))
-            here = "the folder holds " + (
-                ", ".join(text[:8]) + (", ..." if len(text) > 8 else "") if text else "nothing"
-            )
-            raise BadData("%s can't be read (%s); %s" % (path, error.strerror, here))
-        self.digest.update(name.encode("utf-8") + b"\0" + content)
+            here = ", ".join(sorted(os.listdir(self.root))[:8]) or "nothing"
+            raise BadData("%s can't be read (%s); the folder holds %s" % (path, error.strerror, here))
+        self.digest.update(("%s\0%d\0" % (name, len(content))).encode("utf-8") + content)
         lines = content.split(b"\n")
         if not lines[-1]:
             lines.pop()

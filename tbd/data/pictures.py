@@ -24,7 +24,7 @@ def read_batch(request):
     """(images, labels, broken) of `request`, which is (pictures, count, size).
 
     The first `count` of `pictures` that can be read: images (count, size, size, 3) float32, labels (count,) int32; and
-    [(path, what is wrong)] of those before them that can't. Where fewer than `count` can, images and labels are shorter.
+    [(path, what is wrong)] of those before them that can't. Where fewer than `count` can, the arrays are shorter.
     """
     pictures, count, size = request
     images, labels, broken = numpy.empty((count, size, size, 3), numpy.float32), [], []

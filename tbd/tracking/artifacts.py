@@ -16,7 +16,7 @@ BINARY = (".gz", ".zip", ".png", ".pb", ".npz", ".parquet", ".bin")
 
 
 def files(spool: Spool) -> dict[str, list[int]]:
-    """{path within the spool: [bytes, modification time in ns]} of every file that goes up, sorted. No links, no .files."""
+    """{path within the spool: [bytes, modification time in ns]} of every file that goes up. No links, no .files."""
     found = {}
     for path in sorted(spool.path.rglob("*")):
         inner = path.relative_to(spool.path)

@@ -32,11 +32,12 @@ class Outcome:
     """How far MLflow has got with a run.
 
     state: "synced" (all of it is there), "running" (it has no end yet; what is known is there), "offline" (by wish), or
-    "pending" (`reason` says why; `python -m tbd.sync` brings it up later).
+    "pending" (`reason` says why; `python -m tbd.sync` brings it up later). `reached`: whether the store answered.
     """
 
     state: str
     reason: str = ""
+    reached: bool = True
     tracking_uri: str = ""
     experiment_id: str = ""
     run_id: str = ""
@@ -63,6 +64,7 @@ def _guarded(spool: Spool, settings: Settings, work: "Callable[[MlflowClient, Ru
     """Do `work` on the spool's run; what goes wrong becomes the outcome's reason."""
     if settings.offline:
         return Outcome("offline")
+    reached = False
     try:
         from filelock import FileLock
 
@@ -70,15 +72,16 @@ def _guarded(spool: Spool, settings: Settings, work: "Callable[[MlflowClient, Ru
         with FileLock(spool.path / ".follow.lock", timeout=LOCK_TIMEOUT_S), opened(uri) as client:
             with patience(retries=1, timeout_s=5):  # the first calls tell whether the server is there
                 run = _find(client, spool, without_credentials(uri))
+            reached = True
             with patience(retries=2, timeout_s=30):
                 run = run or _create(client, spool)
                 at = without_credentials(uri), str(run.info.experiment_id), str(run.info.run_id)
                 spool.write_mlflow(*at)
                 complete = work(client, run, spool)
-        return Outcome("synced" if complete else "running", "", *at)
+        return Outcome("synced" if complete else "running", "", True, *at)
     except Exception as error:  # MLflow, SQLAlchemy, boto3 and requests raise all sorts; none of it may end the run
         reason = " ".join(str(error).split()) or type(error).__name__
-        return Outcome("pending", record.cut(redact(reason, secrets_of(os.environ)), 500))
+        return Outcome("pending", record.cut(redact(reason, secrets_of(os.environ)), 500), reached)
 
 
 def _find(client: "MlflowClient", spool: Spool, public_uri: str) -> "Run | None":

@@ -57,7 +57,7 @@ class Gpus:
             self._gpus = []
 
     def _visible_handles(self, visible: str | None) -> list[Any]:
-        """NVML handles in CUDA's order: its entries are indices or UUIDs (or their beginnings), up to the first bad one.
+        """NVML handles in CUDA's order: its entries are indices or UUIDs (or their beginnings), up to a bad one.
 
         CUDA C++ programming guide, "CUDA environment variables". Indices are NVML's own (PCI bus) order, which CUDA
         shares under CUDA_DEVICE_ORDER=PCI_BUS_ID and on hosts whose GPUs are all alike.

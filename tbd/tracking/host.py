@@ -1,6 +1,6 @@
 """Host figures under the names and in the units of MLflow's own system metrics, which its System metrics tab shows.
 
-The names are those of mlflow/system_metrics/metrics/{cpu,disk,network}_monitor.py (MLflow 3.17); MB there is 10^6 bytes.
+The names are those of mlflow/system_metrics/metrics/{cpu,disk,network}_monitor.py (MLflow 3.17); 10^6 bytes a MB.
 """
 
 import os

@@ -36,7 +36,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def usable_cores() -> float:
-    """Cores that this process may use: its affinity, or its control group's CPU quota where that is less (cgroup v2)."""
+    """Cores that this process may use: its affinity, or its control group's quota where that is less (cgroup v2)."""
     cores = float(len(os.sched_getaffinity(0)))
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()

@@ -30,7 +30,7 @@ class ProcessTree:
     _next_scan: float = 0.0
 
     def sample(self) -> tuple[float, int]:
-        """(CPU seconds so far of the whole tree, resident bytes now, pages shared between processes counted in each)."""
+        """(CPU seconds so far of the whole tree, resident bytes now: a page counts in each process that shares it)."""
         now = time.monotonic()
         if now >= self._next_scan:
             self._scan()

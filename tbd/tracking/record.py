@@ -48,7 +48,7 @@ def clock(controller_events: Iterable[Event], fallback_wall: float) -> Clock:
 
 
 def legal(name: str) -> str:
-    """`name` with every character that MLflow refuses in a name replaced by _, as a clean path of at most 250 characters."""
+    """`name` with characters that MLflow refuses in one replaced by _, as a clean path of at most 250 characters."""
     plain = posixpath.normpath(re.sub(r"[^/\w.\- ]", "_", name)).lstrip("/")
     if plain.startswith("."):
         plain = "_" + plain[1:].replace("..", "_")

@@ -21,7 +21,7 @@ from typing import Any, Self
 import tbd
 from tbd.tracking import process
 from tbd.tracking.source import git_source
-from tbd.tracking.writer import EventWriter, read_events
+from tbd.tracking.writer import EventWriter, last_end, read_events
 
 SCHEMA = 1
 RESERVE_BYTES = 65536  # kept free for the end of a run on a full disk: a few hundred lines
@@ -157,8 +157,7 @@ class Spool:
 
     def ended(self) -> dict[str, Any] | None:
         """The controller's `end` event; None while the run is on, or where its controller was killed."""
-        ends = [event for event in self.controller_events() if event.get("event") == "end"]
-        return ends[-1] if ends else None
+        return last_end(self.path / "controller.jsonl")
 
     def mlflow(self) -> dict[str, Any]:
         """Where in MLflow this run is: {"tracking_uri", "experiment_id", "run_id"}; {} where it is nowhere yet."""

@@ -67,7 +67,7 @@ def sqlite_file(uri: str) -> Path | None:
 def opened(uri: str) -> Iterator["MlflowClient"]:
     """A client of the store, whose first use creates or migrates it.
 
-    SQLite takes one writer at a time, and MLflow's first initialisation none beside it, so there all of ours take turns.
+    SQLite takes one writer at a time, and MLflow's first initialisation none beside it, so there we take turns.
     Raises Unreachable, or whatever MLflow raises.
     """
     from mlflow import MlflowClient

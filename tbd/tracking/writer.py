@@ -12,13 +12,15 @@ from typing import Any
 # a full file system, a full quota, the process's own file size limit
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+TAIL_BYTES = 65536  # the last event's cause is one line; some samples may be around it
+
 
 class SpoolFull(OSError):
-    """The disk of the spool is full. Raised once; what is written afterwards goes where there is room again, or is lost."""
+    """The disk of the spool is full. Raised once; what is written later is kept if there is room again."""
 
 
 class EventWriter:
-    """Appends events to `path`, from any thread. One writer a file: what a killed one left torn is cut off at the start.
+    """Appends events to `path`, from any thread. One writer a file: what a killed one left torn is cut off.
 
     `lost`: events that found no room.
     """
@@ -82,6 +84,24 @@ def read_events(path: Path) -> list[dict[str, Any]]:
         if isinstance(event, dict):
             events.append(event)
     return events
+
+
+def last_end(path: Path) -> dict[str, Any] | None:
+    """The `end` event of a controller.jsonl, which is its last; None where it has none. Reads the tail alone."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            lines = file.read().split(b"\n")[:-1]
+    except OSError:
+        return None
+    for text in reversed(lines):
+        try:
+            event = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict) and event.get("event") == "end":
+            return event
+    return None
 
 
 def _cut_torn_line(file: int) -> None:

@@ -1,0 +1,71 @@
+import math
+
+import pytest
+from mlflow.utils.validation import _validate_metric, _validate_param, _validate_tag
+
+from tbd.tracking import record
+
+ODD = [
+    "throughput",
+    "memory/peak_mb",
+    "a(b)%@c",
+    "../up",
+    "/top",
+    "a//b",
+    "a/./b",
+    "ünï/ko de",
+    "",
+    ".",
+    "..",
+    "a" * 400,
+]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_names_are_legal_in_mlflow(name: str) -> None:
+    key = record.legal(name)
+    _validate_metric(key, 1.0, 0, 0)
+    _validate_param(key, "value")
+    _validate_tag(key, "value")
+
+
+def test_good_names_stay() -> None:
+    assert record.legal("memory/feature_maps_mb") == "memory/feature_maps_mb"
+
+
+def test_params_are_flat_and_distinct() -> None:
+    config = {"a": {"b": 1, "c": [1, 2]}, "x%": "p=q, 'r'", "x@": None, "e": {}}
+    assert record.params(config) == {"a.b": "1", "a.c": "[1, 2]", "x_": "p=q, 'r'", "x__": "None", "e": "{}"}
+
+
+def test_long_values_are_cut_with_a_note() -> None:
+    value = record.params({"a": "x" * 7000})["a"]
+    assert len(value) == 6000
+    assert value.endswith(" [cut: 7000 characters in all]")
+    assert record.params({"a": "x" * 6000})["a"] == "x" * 6000
+
+
+@pytest.mark.parametrize(
+    "status, expected", [("ok", "FINISHED"), ("interrupted", "KILLED"), ("out_of_memory", "FAILED"), ("x", "FAILED")]
+)
+def test_status(status: str, expected: str) -> None:
+    assert record.terminal_status(status) == expected
+
+
+def test_short_series_go_as_they_are() -> None:
+    points = record.series({"loss": [(3, 1.5, 2.0), (4, 2.5, 1.0)]})
+    assert points == [record.Point("loss", 2.0, 1500, 3), record.Point("loss", 1.0, 2500, 4)]
+
+
+def test_long_series_are_thinned_to_means_up_to_the_last_point() -> None:
+    points = record.series({"x": [(n, float(n), float(n)) for n in range(2500)]})
+    assert len(points) <= record.MAX_POINTS
+    assert points[0] == record.Point("x", 1.0, 2000, 2)
+    assert (points[-1].step, points[-1].value) == (2499, 2499.0)
+
+
+def test_what_mlflow_cannot_hold_is_counted() -> None:
+    points = [record.Point("a", value, 0, step) for step, value in enumerate([1.0, math.nan, math.inf, 2.0])]
+    kept, skipped = record.finite(points)
+    assert [point.step for point in kept] == [0, 3]
+    assert skipped == {"a": 2}

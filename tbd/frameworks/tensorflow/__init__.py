@@ -84,7 +84,8 @@ class TensorFlow(Framework):
 
 def imported():
     """The module tensorflow. What its libraries print at the import is dropped unless the import fails."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only
+    # fatal messages only: TensorFlow logs as errors what it then does another way, and real errors come as exceptions
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with held_stderr():
         import tensorflow
     return tensorflow

@@ -127,8 +127,8 @@ def folder_of(project: Project, manager: str, python: str | None) -> Path:
 
 
 def stamp(python: Path, manager: str) -> list[int]:
-    """What changes when an environment needs to be looked at again: the interpreter's time, in ns, and for `local`, whose
-    packages are the user's to change, those of its site-packages folders.
+    """What changes when an environment must be looked at again: the time of its interpreter, in ns, and for `local`,
+    whose packages are the user's to change, those of its site-packages folders.
 
     Raises OSError where the interpreter is gone, as when the Python that an environment was made from is removed.
     """
@@ -184,12 +184,19 @@ def build(project: Project, manager: str, python: str | None, folder: Path, prog
         for what, command in managers.steps(manager, project, prefix):
             run_step(f"{project.name} environment", what, command, project.folder, log, progress)
     progress(f"{project.name} environment: verifying")
-    versions = verify(project, interpreter, binaries, folder)
+    python_version, framework_version = verify(project, interpreter, binaries, folder)
     environment = Environment(
-        name=project.name, python=str(interpreter), python_version=versions[0], framework_version=versions[1],
-        manager=manager, folder=str(folder), binaries=str(binaries), stamp=stamp(interpreter, manager), built_at=time.time(),
+        name=project.name,
+        python=str(interpreter),
+        python_version=python_version,
+        framework_version=framework_version,
+        manager=manager,
+        folder=str(folder),
+        binaries=str(binaries),
+        stamp=stamp(interpreter, manager),
+        built_at=time.time(),
         seconds=round(time.monotonic() - started, 1),
-    )  # fmt: skip
+    )
     write_durably(folder / MARKER, json.dumps(asdict(environment), indent=1) + "\n")
     return environment
 
@@ -223,8 +230,10 @@ def run_step(name: str, what: str, command: list[str], cwd: Path, log: Path, pro
 
 
 def verify(project: Project, python: Path, binaries: Path, folder: Path) -> tuple[str, str]:
-    """(Python's version, the framework's version) as the environment itself tells them under a worker's variables; writes
-    lock.txt. Raises EnvironmentFailed where the framework can't be imported."""
+    """(Python's version, the framework's version), as the environment tells them under a worker's variables.
+
+    Writes lock.txt. Raises EnvironmentFailed where the framework can't be imported.
+    """
     variables = worker_variables(binaries, import_folder(home()), threads=1)
 
     def output_of(command: list[str], what: str) -> str:

@@ -1,9 +1,9 @@
 """The environment managers: what each runs to make one environment.
 
-`interpreter`: `python -m venv` and pip with an interpreter that is at hand. `pyenv`: the same after `pyenv install`, what
-MLflow calls virtualenv. `uv`; `conda` (conda, mamba or micromamba). `auto` takes the first of these that can. It never
-takes uv while an interpreter is at hand: uv reads none of pip's configuration, so it may fetch other, larger builds from
-other places than the user's pip does.
+`interpreter`: `python -m venv` and pip with an interpreter that is at hand. `pyenv`: the same after `pyenv install`,
+what MLflow calls virtualenv. `uv`; `conda` (conda, mamba or micromamba). `auto` takes the first of these that can. It
+never takes uv while an interpreter is at hand: uv reads none of pip's configuration, so it may fetch other, larger
+builds from other places than the user's pip does.
 """
 
 import os
@@ -21,6 +21,7 @@ BUILDERS = ("interpreter", "pyenv", "uv", "conda")  # in the order in which `aut
 NAMES = (AUTO, *BUILDERS, LOCAL)
 SYNONYMS = {"virtualenv": "pyenv", "mamba": "conda", "micromamba": "conda"}
 
+CONDA_PROGRAMS = ("conda", "mamba", "micromamba")
 Step = tuple[str, list[str]]  # what it does, and the command
 
 
@@ -44,7 +45,7 @@ def conda_program() -> str | None:
     for variable in ("CONDA_EXE", "MAMBA_EXE"):
         if os.access(os.environ.get(variable, ""), os.X_OK):
             return os.environ[variable]
-    return next(filter(None, map(shutil.which, ("conda", "mamba", "micromamba"))), None)
+    return next(filter(None, map(shutil.which, CONDA_PROGRAMS)), None)
 
 
 def missing(manager: str, project: Project) -> str | None:
@@ -81,7 +82,7 @@ def choose(project: Project) -> str:
 def steps(manager: str, project: Project, prefix: Path) -> Iterator[Step]:
     """The steps that make the project's environment in the folder `prefix`, which isn't there yet.
 
-    A generator: what a later step needs, such as the interpreter that pyenv installs, is looked up after the earlier ones.
+    A generator: what a later step needs, such as the interpreter that pyenv installs, is looked up after the earlier.
     """
     if reason := missing(manager, project):
         raise EnvironmentFailed(f"env_manager={manager}: {reason}")
@@ -121,8 +122,12 @@ def cause_of_failure(what: str, output: list[str], folder: Path) -> str:
     text = "\n".join(output)
     if "No space left on device" in text:
         return f"{what}: the disk of {folder} is full: make room, or set TBD_HOME to a folder elsewhere"
-    errors = [line for line in output if re.match(r"\s*(ERROR|error|Error|fatal|CondaError|×)\b?", line)]
-    last = (errors or [line for line in output if line.strip()] or ["it printed nothing"])[-1].strip()
+    lines = [line.strip() for line in output if line.strip() and "[notice]" not in line]
+    if "[end of output]" in lines:  # pip quotes the program that builds a package; what that said last is the cause
+        lines = lines[: lines.index("[end of output]")]
+    else:
+        lines = [line for line in lines if re.match(r"error|fatal|conda\w*error|×", line, re.IGNORECASE)] or lines
+    last = lines[-1] if lines else "it printed nothing"
     if NO_NETWORK.search(text):
         return f"{what}: the package index can't be reached (network, proxy?): {last}"
     return f"{what}: {last}"

@@ -54,7 +54,7 @@ class Process:
                 stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         except BaseException:
-            self._release_watchdog()
+            self._watchdog.communicate()  # the end of its pipe before any line: there is nothing to watch
             raise
         self._tell_watchdog(b"%d\n" % self._child.pid)
         self._pump_thread = threading.Thread(target=self._pump, name="output", daemon=True)

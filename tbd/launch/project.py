@@ -2,8 +2,8 @@
 
 The commands come from MLproject, read by MLflow itself, so whoever has a folder with an MLproject has a framework. But
 `mlflow.projects.run` doesn't run them: it needs a tracking store (tracking=offline must do without), marks the run
-FINISHED itself whatever the worker's end was, and waits where no signal can be handled; and its environments are trusted
-as soon as their folder exists.
+FINISHED itself whatever the worker's end was, and waits where no signal can be handled; and it trusts an environment as
+soon as its folder exists.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ class Project:
 
     @cached_property
     def digest(self) -> str:
-        """What decides an environment's content: its files, and the kind of machine that the cache may be shared with."""
+        """Of what decides an environment's content: its files, and the kind of machine (caches may be shared)."""
         sha = hashlib.sha256(f"{platform.system()} {platform.machine()} {self.python} {self.steps}".encode())
         for name in ["conda.yaml", *self.requirement_files]:
             path = self.folder / name
@@ -120,5 +120,5 @@ def start(environment: "Environment", project: Project, request: Path, threads: 
     The working folder is the project's, as MLflow has it. Raises BadProject, or OSError where nothing can be started.
     """
     command = project.command(WORKER, {"request": str(request.resolve())})
-    variables = worker_variables(environment.binaries, import_folder(environment.home), threads)
+    variables = worker_variables(Path(environment.binaries), import_folder(environment.home), threads)
     return Process(["bash", "-c", command], project.folder, variables, log)

@@ -1,5 +1,6 @@
 """The environment variables of a worker: a short list of what may matter to it, and nothing of the controller's own."""
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -74,8 +75,6 @@ def import_folder(home: Path) -> Path:
     link = folder / "tbd"
     if not link.is_symlink():
         folder.mkdir(parents=True, exist_ok=True)
-        try:
+        with contextlib.suppress(FileExistsError):  # another run made it at the same moment
             link.symlink_to(PACKAGE, target_is_directory=True)
-        except FileExistsError:
-            pass  # another run made it at the same moment
     return folder

@@ -11,12 +11,11 @@ CONFIDENCE = 0.95
 RESAMPLES = 10_000  # the widened 95 % interval's ends are the quantiles 0.004 and 0.996: 40 resamples lie beyond each
 SEED = 20180930  # any fixed number: the same spool gives the same interval
 
-# A block is a fixed share of the window, a seventh. Blocks must be long against the noise's correlation, and how long
-# that is can't be estimated from a few dozen steps; with a fixed share the interval pays for the few blocks by its
-# width instead (Kiefer and Vogelsang 2005, Econometric Theory 21(6), "fixed-b"; Schmeiser 1982, Operations Research
-# 30(3): beyond 10 batches more gain little). Of 6, 7, 8, 10, n^(1/3) and Politis and White's rule, 7 covered best at 20
-# to 50 steps: tests/measure/test_coverage.py.
-BLOCKS = 7
+# A block is a fixed share of the window, a sixth. Blocks must be long against the noise's correlation, and how long that
+# is can't be estimated from a few dozen steps; with a fixed share the interval pays for its few blocks by its width
+# instead (Kiefer and Vogelsang 2005, Econometric Theory 21(6), "fixed-b"). The share was chosen by simulation, among
+# n/5 to n/10, n^(1/3), n^(1/2) and Politis and White's rule, for coverage at 20 to 50 steps: docs/metrics.md.
+BLOCKS = 6
 MIN_STEPS = 2 * BLOCKS  # a block of one step says nothing of how neighbours depend on each other
 
 

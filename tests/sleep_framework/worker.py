@@ -22,8 +22,8 @@ request["framework"]["options"] says what happens; a list is repeated for as man
     rss_peak_bytes  default: left out
     trace_events    what to write as traceEvents; default: one operator a step
     fault           {"kind": ..., "pass": "timing", "phase": "timed", "step": 0}: what goes wrong, before that step:
-                    "signal" (kills itself by "signal", default 9), "hang", "no_end" (leaves without a word), "error" (one
-                    that nobody foresaw), "out_of_memory", "disk_full", "nan_loss" (of that step)
+                    "signal" (kills itself by "signal", default 9), "hang", "no_end" (leaves without a word), "error"
+                    (one that nobody foresaw), "out_of_memory", "disk_full", "nan_loss" (of that step)
 
 A real worker starts a process a pass; here nothing is left behind by a pass, so one process does them all.
 """

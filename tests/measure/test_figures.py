@@ -1,0 +1,162 @@
+"""Whatever a run leaves behind, its figures are what can be had honestly, and the rest has a reason."""
+
+import json
+import math
+import random
+import signal
+
+import pytest
+
+from tbd.measure.figures import Figures, compute
+from tests.measure.conftest import write_controller, write_request
+
+TIMING = ("throughput", "throughput_ci_low", "step_time_p50_ms", "achieved_tflops", "mfu", "cpu_utilization")
+
+
+def absent_reasons(figures: Figures) -> set[str]:
+    return {figures.absent[name] for name in TIMING}
+
+
+def test_an_empty_folder(tmp_path):
+    figures = compute(tmp_path)
+    assert figures.metrics == {}
+    assert figures.absent["throughput"] == "the timing pass did not run"
+
+
+def test_a_run_that_ended_before_its_worker_began_says_why(tmp_path):
+    write_request(tmp_path, {})
+    write_controller(tmp_path, {"event": "end", "t": 1, "status": "environment_failed", "cause": "no Python 3.11"})
+    assert absent_reasons(compute(tmp_path)) == {
+        "the timing pass did not run; the run ended as environment_failed: no Python 3.11"
+    }
+
+
+def test_out_of_memory_in_the_warm_up(sleep_run):
+    spool, code = sleep_run({"fault": {"kind": "out_of_memory", "phase": "warmup", "step": 2}})
+    figures = compute(spool)
+    assert code == 6
+    assert absent_reasons(figures) == {
+        "the timing pass ended as out_of_memory: out of memory in the phase warmup: try a smaller batch_size"
+    }
+    assert "startup_build_s" in figures.metrics
+    assert figures.absent["memory/peak_mb"] == "the memory pass did not run"
+
+
+def test_a_worker_killed_in_its_window(sleep_run):
+    spool, code = sleep_run({"fault": {"kind": "signal", "step": 9}})
+    write_controller(spool, {"event": "end", "t": 1, "status": "crashed", "cause": "killed by SIGKILL"})
+    figures = compute(spool)
+    assert code == -signal.SIGKILL
+    assert absent_reasons(figures) == {
+        "the timing pass stopped in the phase timed; the run ended as crashed: killed by SIGKILL"
+    }
+    assert figures.metrics["warmup_steps"] == 4
+
+
+def test_a_worker_that_leaves_without_a_word(sleep_run):
+    spool, code = sleep_run({"fault": {"kind": "no_end", "phase": "warmup"}})
+    assert code == 0
+    assert absent_reasons(compute(spool)) == {"the timing pass stopped in the phase warmup"}
+
+
+def test_a_full_disk(sleep_run):
+    spool, code = sleep_run({"fault": {"kind": "disk_full"}})
+    assert code == 9
+    assert absent_reasons(compute(spool)) == {f"the timing pass ended as crashed: the disk is full: {spool}"}
+
+
+def test_an_unforeseen_error(sleep_run):
+    spool, code = sleep_run({"fault": {"kind": "error"}})
+    assert code == 1
+    assert absent_reasons(compute(spool)) == {"the timing pass stopped in the phase timed"}
+
+
+def test_a_diverged_loss_keeps_the_speed_and_has_no_loss(sleep_run):
+    spool, code = sleep_run(
+        {"loss": 2.0, "matrix_product": {"size": 4096, "seconds": [1]}, "fault": {"kind": "nan_loss"}}
+    )
+    figures = compute(spool)
+    assert code == 7
+    assert "throughput" in figures.metrics
+    assert figures.absent["loss_last"] == "the loss is not finite at step 4"
+    assert [point.value for point in figures.series["loss"]] == [2.0] * 19
+
+
+def test_a_crash_after_the_window_keeps_the_figures(sleep_run):
+    spool, _ = sleep_run({"fault": {"kind": "signal", "pass": "memory", "phase": "memory"}})
+    figures = compute(spool)
+    assert "throughput" in figures.metrics
+    assert figures.absent["memory/peak_mb"] == "the memory pass stopped in the phase memory"
+
+
+def lines_of(spool):
+    return [json.loads(line) for line in (spool / "events.jsonl").read_text().splitlines()]
+
+
+def test_a_lost_chunk_of_steps_is_no_throughput(sleep_run):
+    """Items of some steps by the time of all would be a wrong number that looks right."""
+    spool, _ = sleep_run({"step_s": 0.25}, passes=["timing"])
+    chunks = [line for line in lines_of(spool) if line["event"] == "steps" and line["phase"] == "timed"]
+    kept = [line for line in lines_of(spool) if line != chunks[3]]
+    (spool / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+    assert absent_reasons(compute(spool)) == {"the window has 16 steps, 6 of them are recorded"}
+
+
+def test_samples_that_do_not_enclose_the_window(sleep_run):
+    spool, _ = sleep_run({}, passes=["timing"])
+    write_controller(spool, {"event": "sample", "t": 1, "cpu_s": 1.0, "controller_cpu_s": 0.1, "metrics": {}})
+    figures = compute(spool)
+    assert figures.absent["cpu_utilization"] == "the samples don't enclose the timed window"
+    assert figures.absent["controller_cpu_share"] == "the samples don't enclose the timed window"
+
+
+def test_a_trace_that_was_cut_off(sleep_run):
+    spool, _ = sleep_run({})
+    path = spool / "trace.json.gz"
+    path.write_bytes(path.read_bytes()[:-20])
+    figures = compute(spool)
+    assert "operators" not in figures.tables
+    assert any(told.startswith("no table of operators: trace.json.gz can't be read") for told in figures.warnings)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"schema": 1}', '{"schema": 1, "buffers": [{}], "steps": [0, 1]}']
+)
+def test_a_damaged_memory_record(sleep_run, content):
+    spool, _ = sleep_run({})
+    (spool / "memory.json").write_text(content)
+    assert "memory.json" in compute(spool).absent["memory/peak_mb"]
+
+
+@pytest.mark.parametrize(
+    "request_json", ["", "[]", "{}", '{"measure": 3, "hardware": []}', '{"measure": {"passes": 1}}']
+)
+def test_a_damaged_request(sleep_run, request_json):
+    spool, _ = sleep_run({"step_s": 0.25})
+    (spool / "request.json").write_text(request_json)
+    assert compute(spool).metrics["throughput"] == 4
+
+
+def test_a_path_out_of_the_spool_is_not_followed(sleep_run):
+    spool, _ = sleep_run({})
+    text = (spool / "events.jsonl").read_text().replace('"path": "memory.json"', '"path": "../../memory.json"')
+    (spool / "events.jsonl").write_text(text)
+    assert compute(spool).metrics["memory/peak_mb"] == 0.004
+
+
+def test_no_damage_makes_the_figures_fail(sleep_run):
+    """Hundreds of random damages of real files: bytes overwritten, ends cut off."""
+    spool, _ = sleep_run({"matrix_product": {"size": 10, "seconds": [1.0]}})
+    write_controller(spool, {"event": "sample", "t": 1024.5, "cpu_s": 1.0, "metrics": {"system/x": 1.0}})
+    whole = {path: path.read_bytes() for path in spool.iterdir()}
+    generator = random.Random(1)
+    for _ in range(300):
+        for path, content in whole.items():
+            damaged = bytearray(content)
+            for _ in range(generator.randint(0, 4)):
+                damaged[generator.randrange(len(damaged))] = generator.randrange(256)
+            path.write_bytes(damaged[: generator.choice([None, generator.randrange(len(damaged))])])
+        figures = compute(spool)
+        figures.to_json()
+        assert all(math.isfinite(value) for value in figures.metrics.values())
+        assert not set(figures.metrics) & set(figures.absent)

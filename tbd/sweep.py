@@ -4,45 +4,83 @@ import os
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from tbd.worker import status
 
-SWEEP_VARIABLE = "TBD_SWEEP"  # the sweep's folder, for jobs that a launcher starts in other processes
+SWEEP_VARIABLE = "TBD_SWEEP"  # the sweep's folder, for its jobs, which a launcher may start in other processes
 
 
 class SweepCallback(Callback):
     """Named in conf/config.yaml; Hydra calls it around a multirun."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        from hydra.core.hydra_config import HydraConfig
-
-        begin(config, HydraConfig.instance().cfg.hydra.overrides.task if HydraConfig.initialized() else [])
+        begin(config)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        end(config.tracking)
+        end(config)
 
 
-def begin(config: DictConfig, overrides: list[str]) -> None:
+def begin(config: DictConfig) -> None:
     """Open the sweep's spool, with its parent run in MLflow, for the jobs to find."""
-    from tbd.record import announce
+    from tbd.tracking import follower
     from tbd.tracking.spool import Spool
 
     spool = Spool.create(
         Path(config.tracking.runs),
         "sweep",
         experiment=config.tracking.experiment,
-        tags={"tbd.sweep": " ".join(overrides)},
+        tags={"tbd.overrides": " ".join(config.hydra.overrides.task)},
         kind="sweep",
     )
-    announce(spool, config.tracking)
+    follower.open_run(spool, settings(config))
     os.environ[SWEEP_VARIABLE] = str(spool.path)
 
 
-def parent() -> Any:
-    """The Spool of the sweep that this job belongs to, or None."""
+def run_job(config: DictConfig) -> int:
+    """Run one job, within the sweep where there is one; gives its exit code."""
+    from tbd import pipeline
     from tbd.tracking.spool import Spool
 
     folder = os.environ.get(SWEEP_VARIABLE)
-    return Spool.open(Path(folder)) if folder else None
+    parent = Spool.open(Path(folder)) if folder else None
+    return pipeline.run_job(config, " ".join(HydraConfig.get().overrides.task), parent)
+
+
+def end(config: DictConfig) -> None:
+    """Close the sweep: its status is ok where all its jobs ran to an end, and its table shows each job's."""
+    from tbd.display import sweep_summary
+    from tbd.tracking import follower
+    from tbd.tracking.spool import Spool, read_object, spools
+
+    spool = Spool.open(Path(os.environ.pop(SWEEP_VARIABLE)))
+    rows = []
+    for job in spools(spool.path.parent):
+        if job.run.get("parent_spool_id") != spool.id:
+            continue
+        ending = job.ended() or {"status": status.INTERRUPTED, "cause": "it wrote no end"}
+        figures = read_object(job.path / "figures.json")
+        unit = figures.get("tags", {}).get("tbd.throughput_unit", "items")
+        throughput = figures.get("metrics", {}).get("throughput")
+        rows.append(
+            {
+                "job": job.run["tags"].get("tbd.overrides", ""),
+                "status": ending["status"],
+                "throughput": f"{throughput:,.2f} {unit}/s" if throughput is not None else "",
+                "cause": ending["cause"],
+            }
+        )
+    interrupted = any(row["status"] == status.INTERRUPTED for row in rows)
+    failed = sum(row["status"] != status.OK for row in rows)
+    cause = f"{failed} of {len(rows)} jobs did not end ok" if failed else ""
+    spool.end(status.INTERRUPTED if interrupted else status.OK, cause)
+    follower.follow(spool, settings(config))
+    sweep_summary(f"sweep {os.path.relpath(spool.path)}", rows)
+
+
+def settings(config: DictConfig) -> Any:
+    from tbd.tracking.store import Settings
+
+    return Settings(uri=config.tracking.uri, offline=config.tracking.mode == "offline")

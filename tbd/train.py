@@ -40,22 +40,20 @@ def run(arguments: list[str]) -> int:
 
 
 def hydra_run(arguments: list[str]) -> int:
-    """Hand the command line to Hydra, which calls `job` once, or once for each job of a sweep."""
+    """Hand the command line to Hydra, which runs `job` once, or once for each job of a sweep."""
     import hydra
 
     from tbd.config.compose import config_folder
 
     codes: list[int] = []
 
-    def job(config: Any) -> int:
-        from tbd.pipeline import run_job
+    def job(config: Any) -> None:
+        from tbd.sweep import run_job
 
         codes.append(run_job(config))
-        return codes[-1]
 
     sys.argv = [sys.argv[0] if sys.argv else "tbd", *arguments]
-    # Hydra says where its traceback is to be had when an unforeseen error ends a job; ours are all foreseen
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # what the user did wrong was told above; a traceback is our fault
     hydra.main(config_path=str(config_folder()), config_name="config", version_base="1.3")(job)()
     return next((code for code in codes if code != 0), 0)
 

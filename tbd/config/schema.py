@@ -39,7 +39,7 @@ class Measure:
 @dataclass
 class Tracking:
     mode: str = MISSING  # mlflow | offline
-    uri: str = MISSING
+    uri: str | None = None
     experiment: str = MISSING
     runs: str = "runs"
 

@@ -1,0 +1,166 @@
+"""One run, from its configuration to its record: plan -> launch -> watch -> measure -> record."""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from tbd.config.plan import Plan, plan
+from tbd.display import Progress, summary
+from tbd.launch import environments, project
+from tbd.launch.watch import phase_of, watch
+from tbd.measure.figures import Figures, compute
+from tbd.tracking import derived, follower
+from tbd.tracking.sampler import Sampler
+from tbd.tracking.spool import Spool
+from tbd.tracking.store import Settings
+from tbd.tracking.writer import SpoolFull
+from tbd.worker import status
+from tbd.worker.status import Ended
+
+
+def run_job(config: DictConfig, overrides: str = "", parent: Spool | None = None) -> int:
+    """Run one composed configuration and record it; gives the exit code of its status.
+
+    `overrides` are what it was asked with, `parent` the sweep that it belongs to. Raises KeyboardInterrupt, after the
+    recording, where the user ended it.
+    """
+    planned = plan(config)
+    spool = open_spool(planned, overrides, parent)
+    with Progress(expected_steps(planned)) as progress:
+        ending = train(planned, spool, progress)
+        with unhurried(progress):
+            keep_going(lambda: spool.end(ending.status, ending.cause, status.EXIT_CODES[ending.status]))
+            progress.phase("record")
+            figures, notes = record(spool, settings(planned))
+    summary(planned.title, ending.status, ending.cause, figures.metrics, figures.tags.get("tbd.throughput_unit", ""), notes)
+    if ending.status == status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return status.EXIT_CODES[ending.status]
+
+
+def open_spool(planned: Plan, overrides: str, parent: Spool | None) -> Spool:
+    """The run's folder, with what is to be done in it."""
+    tracking = planned.config["tracking"]
+    spool = Spool.create(
+        Path(tracking["runs"]),
+        planned.title,
+        experiment=tracking["experiment"],
+        tags={"tbd.overrides": overrides, **planned.tags},
+        parent=parent,
+    )
+    spool.write_config(OmegaConf.to_yaml(OmegaConf.create(planned.config)))
+    spool.write_request(planned.request(spool.id, spool.path))
+    return spool
+
+
+def settings(planned: Plan) -> Settings:
+    tracking = planned.config["tracking"]
+    return Settings(uri=tracking["uri"], offline=tracking["mode"] == "offline")
+
+
+def expected_steps(planned: Plan) -> dict[str, int]:
+    """How many steps each phase has, as far as that is known beforehand."""
+    measure = planned.config["measure"]
+    return {"timed": measure["steps"], "trace": measure["trace_steps"]}
+
+
+def train(planned: Plan, spool: Spool, progress: Progress) -> Ended:
+    """Launch the worker and watch it to its end, whatever that is."""
+    try:
+        return launch(planned, spool, progress)
+    except Ended as ending:
+        return ending
+    except KeyboardInterrupt:
+        phase = phase_of(spool.path / "events.jsonl")
+        return Ended(status.INTERRUPTED, f"interrupted by Ctrl-C or SIGTERM in the phase {phase}")
+    except OSError as error:
+        return Ended(status.CRASHED, f"{error.filename or spool.path}: {error.strerror or error}")
+
+
+def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
+    c = planned.config
+    if planned.unsupported:
+        return Ended(status.UNSUPPORTED, planned.unsupported)
+    framework, measure = c["framework"], c["measure"]
+
+    enter(spool, progress, "environment")
+    found = project.load(framework["project"] or framework["name"])
+    manager = "local" if framework["python"] else framework["env_manager"]
+    environment = environments.ensure(found, manager, framework["python"], progress.note)
+    write_environment(spool, environment)
+
+    enter(spool, progress, "launch")
+    request = spool.path / "request.json"
+    process = project.start(environment, found, request, c["hardware"]["threads"], spool.path / "worker.log")
+    gpus = c["hardware"]["device"] == "gpu"
+    with Sampler(spool, process.pid, gpus=gpus, visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES")):
+        try:
+            # while the worker imports its framework: nothing is sent once it measures
+            follower.open_run(spool, settings(planned))
+        except KeyboardInterrupt:
+            process.terminate()
+            raise
+        passes = len(measure["passes"]) + measure["repeats"] - 1
+        name, cause = watch(process, spool.path / "events.jsonl", passes, measure["timeout_s"], progress)
+    return Ended(name, cause)
+
+
+def enter(spool: Spool, progress: Progress, phase: str) -> None:
+    """Begin one of the controller's phases."""
+    keep_going(lambda: spool.event("phase", name=phase))
+    progress.phase(phase)
+
+
+def write_environment(spool: Spool, environment: environments.Environment) -> None:
+    """environment.txt: exactly what is installed where the run trains."""
+    head = f"# {environment.name} {environment.framework_version}, Python {environment.python_version}\n"
+    text = head + environment.lock_path.read_text()
+    keep_going(lambda: (spool.path / "environment.txt").write_text(text))
+
+
+def record(spool: Spool, where: Settings) -> tuple[Figures, list[str]]:
+    """(figures, what to tell the user): work the figures out and bring MLflow up to date."""
+    notes = [f"run      {os.path.relpath(spool.path)}"]
+    try:
+        figures = derived.write(spool)
+    except OSError as error:
+        notes.append(f"figures  not written: {error.strerror}: {error.filename}")
+        figures = compute(spool.path)
+    outcome = follower.follow(spool, where)
+    if outcome.state == "synced":
+        notes.append(f"MLflow   experiment {spool.run['experiment']}, run {outcome.run_id}")
+        notes.append("open it  make ui, or: mlflow ui --backend-store-uri " + str(outcome.tracking_uri))
+    elif outcome.state == "offline":
+        notes.append("MLflow   not now (tracking=offline): python -m tbd.sync brings it up later")
+    else:
+        notes.append(f"MLflow   not reached: {outcome.reason}. python -m tbd.sync brings it up later")
+    return figures, notes
+
+
+def keep_going(write: Callable[[], Any]) -> None:
+    """Write to the spool; a disk that is full is told, and ends nothing that is being measured."""
+    try:
+        write()
+    except SpoolFull as error:
+        print(f"tbd: {error.strerror}: {error.filename}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def unhurried(progress: Progress) -> Iterator[None]:
+    """Let the recording finish on a first Ctrl-C; a second one leaves it to `python -m tbd.sync`."""
+
+    def once(signum: int, frame: Any) -> None:
+        progress.note("finishing the record; Ctrl-C again leaves it to python -m tbd.sync")
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, once)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,4 +1,5 @@
 """Sentence pairs from gettext catalogues: what is found, what is cleaned away, and how the folder comes to be."""
+
 import importlib.util
 import itertools
 import os
@@ -39,7 +40,7 @@ GREETINGS = {"Open the file": "Mở tập tin", "Close the window": "Đóng cử
 
 @pytest.fixture
 def extracted(tmp_path):
-    """A function: the pairs ["english", "translation"] and the counts of what is skipped, of one catalogue's messages."""
+    """A function: one catalogue's messages -> the pairs (English, translation) and {why: count skipped}."""
 
     def extracted(messages):
         path = write_catalogue(tmp_path, messages)
@@ -92,7 +93,11 @@ def test_messages_become_pairs_of_words_in_the_catalogues_order(extracted):
         ("Tom &amp; Jerry run", "Tom &amp; Jerry chạy", ("Tom & Jerry run", "Tom & Jerry chạy")),
         ("git add <file>...", "git add <tập tin>…", ("git add < file > . . .", "git add < tập tin > …")),
         ("don't use --all, %s!", "đừng dùng --all, %s!", ("don't use --all , %s !", "đừng dùng --all , %s !")),
-        ("Hello %(name)s, {count} of %5.2f%%", "Chào %(name)s", ("Hello %(name)s , {count} of %5.2f % %", "Chào %(name)s")),
+        (
+            "Hello %(name)s, {count} of %5.2f%%",
+            "Chào %(name)s",
+            ("Hello %(name)s , {count} of %5.2f % %", "Chào %(name)s"),
+        ),
         ("Two\n  lines here\t", "Hai\ndòng ở đây", ("Two lines here", "Hai dòng ở đây")),
         ("To\u0302i la\u0300 here", "Tôi là", ("Tôi là here", "Tôi là")),
     ],
@@ -207,7 +212,13 @@ def test_a_root_that_cannot_be_written_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"PK\3\4 this is no catalogue", catalogue(GREETINGS)[:60], catalogue(GREETINGS)[:-40], b"\xde\x12\x04\x95" + b"\xff" * 40],
+    [
+        b"",
+        b"PK\3\4 this is no catalogue",
+        catalogue(GREETINGS)[:60],
+        catalogue(GREETINGS)[:-40],
+        b"\xde\x12\x04\x95" + b"\xff" * 40,
+    ],
 )
 def test_a_broken_catalogue_is_skipped_and_named_and_alone_is_an_error(tmp_path, content):
     good = write_catalogue(tmp_path, GREETINGS)

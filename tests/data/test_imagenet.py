@@ -1,4 +1,5 @@
 """Folders of JPEGs: what a batch holds, the same for any number of processes, and what happens to broken pictures."""
+
 import itertools
 import os
 import re
@@ -152,7 +153,7 @@ def test_a_broken_picture_is_skipped_named_and_replaced_by_the_next(resnet50, fo
         assert (first, second) == (whole[:5], whole[5:place] + whole[place + 1 : 11])
     assert [batch.arrays["images"].shape[0] for batch in batches] == [5, 5]
     (why,) = source.describe()["skipped"]
-    assert why.startswith("%s is broken (" % path)
+    assert why.startswith(f"{path} is broken (")
     assert source.describe()["skipped"] == {why: 1}
 
 
@@ -212,7 +213,11 @@ def test_closing_ends_the_processes(resnet50, folder, open_pictures):
         (lambda root: None, "val", "val is missing: data.root=.* holds train; set data.split"),
         (lambda root: root.joinpath("val").mkdir(), "val", "val holds no folder: each class must be a folder"),
         (lambda root: save(root / "val" / "1.JPEG", 40, 40), "val", "val holds no folder: each class must be a folder"),
-        (lambda root: root.joinpath("train", "n9").mkdir(), "train", "n9 holds no .jpg or .jpeg file: each class needs"),
+        (
+            lambda root: root.joinpath("train", "n9").mkdir(),
+            "train",
+            "n9 holds no .jpg or .jpeg file: each class needs",
+        ),
     ],
 )
 def test_a_folder_that_is_not_in_imagenets_form_is_named(resnet50, folder, open_pictures, make, split, message):

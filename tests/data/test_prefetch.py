@@ -1,4 +1,5 @@
 """Order, bounds, errors and ends of what works ahead of the loop."""
+
 import itertools
 import math
 import os

@@ -1,4 +1,5 @@
 """What is known of the sources before one is opened, and how the request chooses one."""
+
 import os
 import re
 
@@ -26,7 +27,9 @@ def test_synthetic_serves_every_model_and_the_others_their_own():
 
 
 def test_a_source_of_another_model_is_refused_with_those_that_fit(resnet50, request_of):
-    with pytest.raises(BadData, match="data=iwslt15 has no batches for model=resnet50: use data=imagenet or data=synth"):
+    with pytest.raises(
+        BadData, match="data=iwslt15 has no batches for model=resnet50: use data=imagenet or data=synth"
+    ):
         data.open_source(resnet50, request_of("iwslt15", root="/"))
 
 
@@ -45,7 +48,10 @@ def test_an_option_without_a_value_is_named(resnet50, request_of):
     "options, message",
     [
         ({"name": "synthetic", "root": "/x"}, "data=synthetic has no option root; it has none"),
-        ({"name": "imagenet", "worker": 2}, "data=imagenet has no option worker; it has max_broken_share, root, split, w"),
+        (
+            {"name": "imagenet", "worker": 2},
+            "data=imagenet has no option worker; it has max_broken_share, root, split, w",
+        ),
         ({"name": "imagenet", "workers": 0}, "data.workers=0 is less than 1"),
         ({"name": "imagenet", "workers": 1.5}, "data.workers=1.5 is not a whole number"),
         ({"name": "imagenet", "workers": True}, "data.workers=True is not a whole number"),

@@ -13,9 +13,7 @@ def open_batches(specification, request, count):
 
 def differing(some, others):
     """How many batches of two lists differ."""
-    return sum(
-        any((a.arrays[name] != b.arrays[name]).any() for name in a.arrays) for a, b in zip(some, others)
-    )
+    return sum(any((a.arrays[name] != b.arrays[name]).any() for name in a.arrays) for a, b in zip(some, others))
 
 
 @pytest.fixture(params=["resnet50", "seq2seq"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from tbd.config.plan import Plan, plan
+from tbd.config.plan import Plan, plan, repeated
 from tbd.display import Progress, summary
 from tbd.launch import environments, project
 from tbd.launch.watch import phase_of, watch
@@ -106,7 +106,7 @@ def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
         except KeyboardInterrupt:
             process.terminate()
             raise
-        passes = len(measure["passes"]) + measure["repeats"] - 1
+        passes = len(repeated(measure["passes"], measure["repeats"]))
         name, cause = watch(process, spool.path / "events.jsonl", passes, measure["timeout_s"], progress)
     return Ended(name, cause)
 

@@ -42,7 +42,8 @@ class Plan:
     def request(self, spool_id: str, output: Path) -> dict[str, Any]:
         """request.json (docs/request.md)."""
         c = self.config
-        measure = {key: value for key, value in c["measure"].items() if key != "timeout_s"}
+        measure = {key: value for key, value in c["measure"].items() if key not in ("timeout_s", "repeats")}
+        measure["passes"] = repeated(measure["passes"], c["measure"]["repeats"])
         return {
             "schema": 1,
             "spool_id": spool_id,
@@ -78,6 +79,12 @@ def plan(config: DictConfig) -> Plan:
     if values["framework"]["project"] is None:  # somebody else's framework says itself what it can't do
         reason = cells.unsupported(values["model"]["name"], values["framework"]["name"], values["hardware"]["name"])
     return Plan(values, reason)
+
+
+def repeated(passes: list[str], repeats: int) -> list[str]:
+    """The passes with the timing pass `repeats` times: timing, timing.2, timing.3, trace, memory."""
+    again = [f"timing.{number}" for number in range(2, repeats + 1)]
+    return [name for one in passes for name in ([one, *again] if one == "timing" else [one])]
 
 
 def check_given(values: dict[str, Any], prefix: str = "") -> None:

@@ -21,7 +21,7 @@ def main(arguments):
     signal.signal(signal.SIGTERM, interrupt)
     with open(request_path) as file:
         request = json.load(file)
-    request["pass"] = pass_name
+    request["pass"] = pass_name.split(".")[0]  # timing.2 is a repeat of timing
     events = Events(os.path.join(request["output"], "events.jsonl"), pass_name)
     ending = Ended(status.OK, "")
     try:

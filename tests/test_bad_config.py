@@ -1,0 +1,48 @@
+"""What can't be run: one clear line, exit code 2, nothing left behind."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands import train
+
+BAD = {
+    "unknown model": (["model=resnet5"], "Did you mean resnet50?"),
+    "unknown framework": (["framework=tensorflo"], "Did you mean tensorflow?"),
+    "unknown key": (["batch_sise=4"], "Did you mean batch_size?"),
+    "unknown key in a group": (["measure.step=3"], "Did you mean measure.steps"),
+    "added key": (["+x=1"], "there is no such key"),
+    "added option of the data": (["+data.foo=1"], "no option foo"),
+    "added option of the model": (["+model.foo=1"], "no option foo"),
+    "no value": (["foo"], "Write key=value"),
+    "batch of nothing": (["batch_size=0"], "batch_size=0 is too small: at least 1"),
+    "text for a number": (["batch_size=many"], "batch_size=many"),
+    "fraction for a whole number": (["model.width=1.5"], "model.width=1.5 must be a whole number"),
+    "text for an option of the model": (["model=resnet50", "model.image_size=a"], "model.image_size=a must be"),
+    "unknown size": (["model.size=tiny"], "full, small"),
+    "one node": (["hardware=multi_node", "hardware.nodes=1"], "at least 2 nodes"),
+    "two devices of a single one": (["hardware.devices=2"], "hardware=cpu is one device"),
+    "data of another model": (["model=resnet50", "data=gettext"], "use data=imagenet or data=synthetic"),
+    "data without a root": (["data=iwslt15"], "add data.root="),
+    "unknown pass": (["measure.passes=[timing,speed]"], "timing, trace, memory"),
+    "no pass": (["measure.passes=[]"], "at least one pass"),
+    "warm-up that ends before it begins": (["measure.warmup_max_steps=3"], "at least 8"),
+    "no time at all": (["measure.timeout_s=0"], "above 0"),
+    "unknown precision": (["precision=fp8"], "fp32, fp64"),
+    "interpreter for another manager": (["framework.python=/x", "framework.env_manager=uv"], "env_manager=local"),
+    "local without an interpreter": (["framework.env_manager=local"], "framework.python="),
+    "list without a sweep": (["seed=1,2"], "add -m"),
+    "negative seed": (["seed=-1"], "at least 0"),
+    "group without a choice": (["model=null"], "Config group override"),
+    "bad job of a sweep": (["-m", "batch_size=4,0"], "batch_size=0"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_configuration_is_one_line_and_leaves_nothing(tmp_path: Path, case: str) -> None:
+    overrides, said = BAD[case]
+    done = train(tmp_path, *overrides)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("tbd: bad configuration: ") and said in line
+    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,5 @@
 """PyTorch's adapter."""
+
 import platform
 
 import torch
@@ -18,7 +19,8 @@ class PyTorch(Framework):
         hardware = request["hardware"]
         if request["precision"] not in DTYPES:
             raise Unsupported(
-                "precision=%s: the PyTorch networks here train in %s" % (request["precision"], ", ".join(sorted(DTYPES)))
+                "precision=%s: the PyTorch networks here train in %s"
+                % (request["precision"], ", ".join(sorted(DTYPES)))
             )
         self.dtype = DTYPES[request["precision"]]
         torch.set_num_threads(hardware["threads"])

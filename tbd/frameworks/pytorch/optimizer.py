@@ -1,4 +1,5 @@
 """The specification's optimizers, by PyTorch's own fused implementations."""
+
 import torch
 
 

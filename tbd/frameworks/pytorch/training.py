@@ -1,10 +1,12 @@
 """One network in training on one device."""
+
 import collections
 
 import numpy
 import torch
 
 from tbd.frameworks.base import Training
+from tbd.frameworks.pytorch import memory, trace
 from tbd.frameworks.pytorch import optimizer as optimizers
 
 RUN_AHEAD = 4  # steps enqueued on a GPU before the loop waits: enough to keep it busy, few enough to bound the memory
@@ -80,6 +82,12 @@ class PyTorchTraining(Training):
         names = {id(tensor): name for name, tensor in self.tensors.items()}
         named = {names[id(t)]: array_of(gradient) for t, gradient in zip(self.trainable, found, strict=True)}
         return loss.item(), named
+
+    def tracing(self, path):
+        return trace.tracing(path, self.device)
+
+    def record_memory(self, arrays):
+        return memory.record(self, arrays)
 
 
 def array_of(tensor):

@@ -1,4 +1,5 @@
 """ResNet-50 v1.5 in PyTorch: the parameters are named as in the specification."""
+
 from torch import nn
 from torch.nn import functional
 
@@ -71,8 +72,6 @@ def convolution(channels, out, kernel, stride=1):
 
 
 def batch_norm(specification, channels):
-    norm = nn.BatchNorm2d(
-        channels, eps=specification.batch_norm_epsilon, momentum=specification.batch_norm_momentum
-    )
+    norm = nn.BatchNorm2d(channels, eps=specification.batch_norm_epsilon, momentum=specification.batch_norm_momentum)
     norm.num_batches_tracked = None  # a counter that only momentum=None needs, and one more operator a layer
     return norm

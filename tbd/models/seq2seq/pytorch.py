@@ -1,4 +1,5 @@
 """The attention-based LSTM translation in PyTorch: a fused nn.LSTM as encoder, an unrolled decoder."""
+
 import torch
 from torch import nn
 from torch.nn import functional

@@ -73,7 +73,11 @@ def test_all_of_a_run_is_there(tmp_path: Path, settings: Settings, client: Mlflo
     assert losses[0][1:] == (2.0, pytest.approx(first_end * 1000, abs=1))
     assert len(history(client, run, "system/cpu_utilization_percentage")) == 12
     (data,) = run.inputs.dataset_inputs
-    assert (data.dataset.name, data.dataset.digest, json.loads(data.dataset.source)) == ("synthetic", "abc", {"uri": "drawn"})
+    assert (data.dataset.name, data.dataset.digest, json.loads(data.dataset.source)) == (
+        "synthetic",
+        "abc",
+        {"uri": "drawn"},
+    )
     files = {item.path for item in client.list_artifacts(run.info.run_id)}
     assert {"request.json", "config.yaml", "events.jsonl", "controller.jsonl", "trace.json.gz"} <= files
     assert {"figures.json", "operators.csv", "summary.html"} <= files
@@ -81,7 +85,8 @@ def test_all_of_a_run_is_there(tmp_path: Path, settings: Settings, client: Mlflo
 
 
 @pytest.mark.parametrize(
-    "status, expected", [("ok", "FINISHED"), ("interrupted", "KILLED"), ("out_of_memory", "FAILED"), ("diverged", "FAILED")]
+    "status, expected",
+    [("ok", "FINISHED"), ("interrupted", "KILLED"), ("out_of_memory", "FAILED"), ("diverged", "FAILED")],
 )
 def test_ends(tmp_path: Path, settings: Settings, client: MlflowClient, status: str, expected: str) -> None:
     follow(spools.finished(tmp_path, status, "the cause"), settings)
@@ -89,7 +94,9 @@ def test_ends(tmp_path: Path, settings: Settings, client: MlflowClient, status: 
     assert (run.info.status, run.data.tags["tbd.status"], run.data.tags["tbd.cause"]) == (expected, status, "the cause")
 
 
-def test_a_run_that_failed_before_its_worker_is_recorded(tmp_path: Path, settings: Settings, client: MlflowClient) -> None:
+def test_a_run_that_failed_before_its_worker_is_recorded(
+    tmp_path: Path, settings: Settings, client: MlflowClient
+) -> None:
     spool = Spool.create(tmp_path, "early", experiment="tests")
     spool.end("environment_failed", "pip found no torch")
     assert follow(spool, settings).state == "synced"
@@ -173,7 +180,9 @@ def test_more_params_than_a_batch_takes(tmp_path: Path, settings: Settings, clie
     assert len(only_run(client).data.params) == 250
 
 
-def test_a_param_that_is_there_with_another_value_stays(tmp_path: Path, settings: Settings, client: MlflowClient) -> None:
+def test_a_param_that_is_there_with_another_value_stays(
+    tmp_path: Path, settings: Settings, client: MlflowClient
+) -> None:
     spool = spools.begun(tmp_path)
     run_id = open_run(spool, settings).run_id
     spool.write_config(spools.CONFIG.replace("batch_size: 8", "batch_size: 16") + "new: 1\n")
@@ -313,7 +322,9 @@ def test_no_credential_goes_up(
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", LEAK)
     spool = spools.begun(tmp_path, tags={"store": f"s3://me:{LEAK}@host/b"})
-    spool.write_config(f"tracking: {{uri: 'postgresql://me:{LEAK}@db/x'}}\ndata: {{root: /{LEAK}/x, hub_token: {LEAK}}}\n")
+    spool.write_config(
+        f"tracking: {{uri: 'postgresql://me:{LEAK}@db/x'}}\ndata: {{root: /{LEAK}/x, hub_token: {LEAK}}}\n"
+    )
     spool.write_request({"data": {"hub_token": LEAK, "url": f"http://h/?password={LEAK}"}})
     (spool.path / "worker.log").write_text(f"PASSWORD={LEAK}\nusing {LEAK}\n")
     (spool.path / "environment").mkdir()

@@ -23,6 +23,7 @@ class TensorFlowTraining(Training):
             trained = [self.variables[p.name] for p in self.trainable]
             self.optimizer = optimizers.create(optimizer, self.trainable, trained)
             self.network = network(specification, self.variables)
+        self.gradient_names = {}  # {operation that makes a gradient: the parameter's name}, filled by tracing the step
         signature = [self.network.signature(dtype)]
         self.train = tf.function(self.one_step, input_signature=signature, autograph=False)
         self.differentiate = tf.function(self.loss_and_gradients, input_signature=signature, autograph=False)
@@ -37,6 +38,7 @@ class TensorFlowTraining(Training):
             with tf.name_scope("backward"):
                 variables = [self.variables[p.name] for p in self.trainable]
                 gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
+        self.gradient_names = {g.op.name: p.name for p, g in zip(self.trainable, gradients, strict=True)}
         return loss, gradients
 
     def one_step(self, batch):
@@ -83,5 +85,20 @@ class TensorFlowTraining(Training):
     def tracing(self, path):
         return trace.tracing(path)
 
+    def persistent(self):
+        """The buffers (docs/memory.md) that stay between steps."""
+        found = []
+        for p in self.parameters:
+            kind = "weights" if p.trainable else "other"
+            found.append(memory.buffer(nbytes(self.variables[p.name]), 0, None, kind, p.name))
+        for variables in self.optimizer.state.values():
+            for p, variable in zip(self.trainable, variables, strict=True):
+                found.append(memory.buffer(nbytes(variable), 0, None, "optimizer_state", p.name))
+        return found
+
     def record_memory(self, arrays):
         return memory.record(self, arrays)
+
+
+def nbytes(variable):
+    return variable.shape.num_elements() * variable.dtype.size

@@ -66,3 +66,14 @@ def stats(plane, event):
             value = plane.stat_metadata[value].name
         found[plane.stat_metadata[stat.metadata_id].name] = value
     return found
+
+
+def operation(event):
+    """(full name, type) of an operation's execution on the host, such as ("forward/Conv2D_3", "Conv2D"); else ("", "").
+
+    TensorFlow names those events NAME:TYPE. "::" and ": " come in the names of its C++ functions.
+    """
+    name, colon, kind = event.name.rpartition(":")
+    if event.plane != "/host:CPU" or not colon or not name or name.endswith(":") or not kind.isidentifier():
+        return "", ""
+    return name, kind

@@ -277,7 +277,7 @@ AREAS: list[Callable[[], Iterator[Check]]] = [
 
 def examine() -> list[Check]:
     """All checks, by area. One that breaks is a failure of its own and stops no other."""
-    checks = []
+    checks: list[Check] = []
     for area in AREAS:
         try:
             checks.extend(area())

@@ -55,7 +55,7 @@ class Environment:
     framework_version: str  # what the project's entry point `verify` printed
     manager: str
     folder: str  # holds ready.json, lock.txt, build.log
-    binaries: str  # comes first on a worker's PATH
+    binaries: str  # the folder that comes first on a worker's PATH
     stamp: list[int]  # see stamp()
     built_at: float  # Unix seconds
     seconds: float  # what building and verifying took
@@ -155,13 +155,15 @@ class held:
 
     def __enter__(self) -> None:
         started = time.monotonic()
+        timeout = 0
         while True:
             try:
-                self.lock.acquire(timeout=0 if time.monotonic() == started else 5)
+                self.lock.acquire(timeout=timeout)
                 return
             except Timeout:
                 waited = time.monotonic() - started
                 self.progress(f"{self.what}: another run is building it, waiting ({waited:.0f} s)")
+                timeout = 5
 
     def __exit__(self, *_: object) -> None:
         self.lock.release()
@@ -170,45 +172,45 @@ class held:
 def build(project: Project, manager: str, python: str | None, folder: Path, progress: Progress) -> Environment:
     """Make, verify and mark the environment. The lock of `folder` must be held."""
     started = time.monotonic()
-    if folder.exists():  # no usable marker: an interrupted build, or one whose interpreter is gone
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)  # it has no usable marker: a build was cut off, or its Python is gone
     folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "build.log"
-    if manager == managers.LOCAL:
-        interpreter = Path(str(python))
-        binaries = link_binaries(folder / "bin", interpreter)
-    else:
-        prefix = folder / f"env-{secrets.token_hex(4)}"
-        binaries = prefix / "bin"
-        interpreter = binaries / "python"
-        for what, command in managers.steps(manager, project, prefix):
-            run_step(f"{project.name} environment", what, command, project.folder, log, progress)
-    progress(f"{project.name} environment: verifying")
-    python_version, framework_version = verify(project, interpreter, binaries, folder)
-    environment = Environment(
-        name=project.name,
-        python=str(interpreter),
-        python_version=python_version,
-        framework_version=framework_version,
-        manager=manager,
-        folder=str(folder),
-        binaries=str(binaries),
-        stamp=stamp(interpreter, manager),
-        built_at=time.time(),
-        seconds=round(time.monotonic() - started, 1),
-    )
-    write_durably(folder / MARKER, json.dumps(asdict(environment), indent=1) + "\n")
+    prefix = folder / f"env-{secrets.token_hex(4)}"
+    try:
+        if manager == managers.LOCAL:
+            interpreter = Path(str(python))
+            link_binaries(prefix / "bin", interpreter)
+        else:
+            interpreter = prefix / "bin" / "python"
+            for what, command in managers.steps(manager, project, prefix):
+                run_step(f"{project.name} environment", what, command, project.folder, folder / "build.log", progress)
+        progress(f"{project.name} environment: verifying")
+        python_version, framework_version = verify(project, interpreter, prefix / "bin", folder)
+        environment = Environment(
+            name=project.name,
+            python=str(interpreter),
+            python_version=python_version,
+            framework_version=framework_version,
+            manager=manager,
+            folder=str(folder),
+            binaries=str(prefix / "bin"),
+            stamp=stamp(interpreter, manager),
+            built_at=time.time(),
+            seconds=round(time.monotonic() - started, 1),
+        )
+        write_durably(folder / MARKER, json.dumps(asdict(environment), indent=1) + "\n")
+    except BaseException:
+        shutil.rmtree(prefix, ignore_errors=True)  # gigabytes of no use; build.log stays
+        raise
     return environment
 
 
-def link_binaries(folder: Path, python: Path) -> Path:
-    """A folder whose `python` and `python3` start the interpreter, whatever its own name. Not links: a virtual
+def link_binaries(folder: Path, python: Path) -> None:
+    """Make a folder whose `python` and `python3` start the interpreter, whatever its own name. Not links: a virtual
     environment's interpreter finds its packages by the path that it is called by."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     for name in ("python", "python3"):
         (folder / name).write_text(f'#!/bin/sh\nexec {shlex.quote(str(python))} "$@"\n')
         (folder / name).chmod(0o755)
-    return folder
 
 
 def run_step(name: str, what: str, command: list[str], cwd: Path, log: Path, progress: Progress) -> None:

@@ -86,6 +86,8 @@ def test_a_package_that_is_not_to_be_had_is_named(tmp_path, home, write_project,
     with pytest.raises(EnvironmentFailed, match="pip install: .*no-such-package==9.*build.log"):
         ensure(wanting, progress=silent)
     assert find(wanting) is None
+    (folder,) = environments_in(home)
+    assert [path.name for path in folder.iterdir()] == ["build.log"]
 
 
 def test_no_interpreter_of_the_version_is_one_line_that_says_what_to_install(

@@ -17,6 +17,7 @@ from tbd.measure.events import Absent
 
 STEP_TIMES = {"step_time_p50_ms": 50, "step_time_p90_ms": 90, "step_time_p99_ms": 99}
 INTERVAL = ("throughput_ci_low", "throughput_ci_high")
+REPEATS = ("throughput_repeats_median", "throughput_repeats_spread")
 GPU_COUNTERS = ("fp32_utilization", "tensor_utilization", "sm_occupancy", "dram_utilization", "copy_share")
 MEMORY = (
     "memory/peak_mb",
@@ -39,7 +40,7 @@ class Point(NamedTuple):
 class Figures:
     """`metrics`: finite numbers only. `absent`: every figure that can't be had, with the reason. `tags`: tbd.* tags.
 
-    `tables`: lists of rows: operators, trace, memory_timeline, memory_largest.
+    `tables`: lists of rows: repeats, operators, trace, memory_timeline, memory_largest.
     """
 
     metrics: dict[str, float] = field(default_factory=dict)
@@ -75,6 +76,7 @@ def compute(spool: Path) -> Figures:
     figures = Figures(warnings=list(log.warnings))
     _startup(figures, log, request)
     _timing(figures, log, request)
+    _repeats(figures, log, request)
     _losses(figures, log, request)
     _trace(figures, log, request, spool)
     _memory(figures, log, request, spool)
@@ -170,6 +172,21 @@ def _throughput(
             Point(rate.last_step, header.wall(rate.t), rate.rate)
             for rate in throughput.over_time(items, timed.end, window.begin)
         ]
+
+
+def _repeats(figures: Figures, log: events.Spool, request: dict[str, Any]) -> None:
+    """How much whole processes differ: the passes timing, timing.2, ..., each with its own throughput."""
+    unit = figures.tags.get("tbd.throughput_unit", "")
+    rates = {}
+    for name in (name for name in log.passes if name.split(".")[0] == "timing"):
+        try:
+            window, timed = _window(log, request, name)
+            rates[name] = throughput.throughput(timed.items[unit], window.seconds)
+        except (Absent, KeyError):
+            continue  # it ended early or counted other items
+    if len(rates) > 1:
+        figures.tables["repeats"] = [{"pass": name, "throughput": rate} for name, rate in rates.items()]
+    figures.add(REPEATS, lambda: dict(zip(REPEATS, throughput.repeats(list(rates.values())), strict=True)))
 
 
 def _losses(figures: Figures, log: events.Spool, request: dict[str, Any]) -> None:
@@ -300,10 +317,10 @@ def _run_ended(log: events.Spool) -> str:
     return f"; the run ended as {end.status}: {end.cause}" if end and end.status != "ok" else ""
 
 
-def _window(log: events.Spool, request: dict[str, Any]) -> tuple[events.Window, events.Steps]:
+def _window(log: events.Spool, request: dict[str, Any], name: str = "timing") -> tuple[events.Window, events.Steps]:
     """The timed window and exactly its steps. Raises Absent where any of them is missing."""
-    window = _last(log, "timing", events.Window, request)
-    timed = log.passes["timing"].steps("timed")
+    window = _last(log, name, events.Window, request)
+    timed = log.passes[name].steps("timed")
     recorded = len(timed) if timed else 0
     if timed is None or recorded != window.steps:
         raise Absent(f"the window has {window.steps} steps, {recorded} of them are recorded")

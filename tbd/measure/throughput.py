@@ -11,10 +11,10 @@ CONFIDENCE = 0.95
 RESAMPLES = 10_000  # the widened 95 % interval's ends are the quantiles 0.004 and 0.996: 40 resamples lie beyond each
 SEED = 20180930  # any fixed number: the same spool gives the same interval
 
-# A block is a fixed share of the window, a sixth. Blocks must be long against the noise's correlation, and how long that
-# is can't be estimated from a few dozen steps; with a fixed share the interval pays for its few blocks by its width
-# instead (Kiefer and Vogelsang 2005, Econometric Theory 21(6), "fixed-b"). The share was chosen by simulation, among
-# n/5 to n/10, n^(1/3), n^(1/2) and Politis and White's rule, for coverage at 20 to 50 steps: docs/metrics.md.
+# A block is a fixed share of the window, a sixth. Blocks must be long against the noise's correlation, and how long
+# that is can't be estimated from a few dozen steps; with a fixed share the interval pays for its few blocks by its
+# width instead (Kiefer and Vogelsang 2005, Econometric Theory 21(6), "fixed-b"). The share was chosen by simulation,
+# among n/5 to n/10, n^(1/3), n^(1/2) and Politis and White's rule, for coverage at 20 to 50 steps: docs/metrics.md.
 BLOCKS = 6
 MIN_STEPS = 2 * BLOCKS  # a block of one step says nothing of how neighbours depend on each other
 
@@ -80,6 +80,18 @@ def interval(items: Array, step_times_s: Array, window_s: float) -> Interval:
     low, high = np.quantile(rates, (quantile, 1 - quantile))
     rate = throughput(items, window_s)
     return Interval(min(float(low), rate), max(float(high), rate), block)
+
+
+def repeats(rates: list[float]) -> tuple[float, float]:
+    """(median, (largest - smallest) / median) of the throughputs of whole processes that did the same.
+
+    Processes differ by more than a window's own noise: memory layout, neighbours, temperature.
+    Raises Absent for only one.
+    """
+    if len(rates) < 2:
+        raise Absent("fewer than two timing passes have a throughput: measure.repeats asks for more")
+    median = float(np.median(rates))
+    return median, (max(rates) - min(rates)) / median if median else math.nan
 
 
 def over_time(items: Array, ends: Array, begin: float, points: int = 60) -> list[Rate]:

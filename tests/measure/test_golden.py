@@ -253,6 +253,17 @@ def test_real_sleeps_are_bounded_by_their_times(sleep_run):
     assert metrics["warmup_steps"] == 4
 
 
+def test_repeats(sleep_run):
+    """Three processes: 16 steps of 0.25 s, then 0.5 s, then 0.5 s and 0.75 s in turn, one sample each."""
+    steps = [0.25] * 16 + [0.5] * 16 + [0.5, 0.75] * 8
+    spool, _ = sleep_run({"step_s": steps}, passes=["timing", "timing.2", "timing.3"])
+    figures = compute(spool)
+    assert figures.metrics["throughput"] == 4
+    assert [row["throughput"] for row in figures.tables["repeats"]] == [4, 2, 1.6]
+    assert figures.metrics["throughput_repeats_median"] == 2
+    assert figures.metrics["throughput_repeats_spread"] == pytest.approx(1.2, rel=EXACT)
+
+
 def test_too_few_steps_have_no_interval(sleep_run):
     spool, _ = sleep_run({"step_s": 0.25}, steps=11)
     figures = compute(spool)

@@ -69,14 +69,15 @@ class ScriptedClock:
 
 
 class Pass:
-    """One pass: its events, and the facts of its steps."""
+    """One pass: its events, and the facts of its steps. `step_s` goes on from one repeat of a pass to the next."""
 
-    def __init__(self, name, request, clock):
+    def __init__(self, name, request, clock, step_s):
         self.name = name
         self.request = request
         self.measure = request["measure"]
         self.options = request["framework"].get("options", {})
         self.clock = clock
+        self.step_s = step_s
         self.phase_name = None
         self.losses = repeated(self.options.get("loss", 1.0))
 
@@ -165,7 +166,9 @@ class Pass:
         self.phase("build")
         unit = next(iter(self.options.get("items", {"samples": 1})))
         self.write("model", name=self.request["model"]["name"], unit=unit, **self.options.get("model", {}))
-        {"timing": self.timing, "trace": self.trace, "memory": self.memory}[self.name]()
+        {"timing": self.timing, "trace": self.trace, "memory": self.memory}[
+            self.name.split(".")[0]
+        ]()  # timing.2 is a repeat
         self.phase("finish")
 
     def timing(self):
@@ -178,9 +181,8 @@ class Pass:
         self.write("steady", steady=steady, steps=len(warmup), drift=0.0, variation=0.0)
         self.read(losses)
         self.phase("timed")
-        step_s = repeated(self.options.get("step_s", 0.01))
         begin = self.clock.now()
-        losses = self.steps([next(step_s) for _ in range(self.measure["steps"])])
+        losses = self.steps([next(self.step_s) for _ in range(self.measure["steps"])])
         self.clock.spend(self.options.get("tail_s", 0))
         end = self.clock.now()
         cpu_s = self.options.get("cpu_s", 0.0)
@@ -235,8 +237,9 @@ def main(request_path):
     options = request["framework"].get("options", {})
     scripted = options.get("mode", "sleep") == "scripted"
     clock = ScriptedClock(options.get("start", time.monotonic())) if scripted else RealClock()
+    step_s = repeated(options.get("step_s", 0.01))
     for name in request["measure"]["passes"]:
-        one = Pass(name, request, clock)
+        one = Pass(name, request, clock, step_s)
         ending = Ended("ok", "")
         try:
             one.run()

@@ -53,8 +53,11 @@ class Figures:
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), allow_nan=False)
 
-    def add(self, names: str | Iterable[str], make: Callable[[], float | dict[str, float]]) -> None:
-        """Take what `make` gives, a number for one name; what it can't give is absent with its reason."""
+    def add(self, names: str | Iterable[str], make: Callable[[], float | dict[str, float]], left_out: str = "") -> None:
+        """Take what `make` gives, a number for one name; what it can't give is absent with its reason.
+
+        `left_out`: why `make` may give only some of the names.
+        """
         names = [names] if isinstance(names, str) else list(names)
         try:
             made = make()
@@ -66,7 +69,7 @@ class Figures:
             if math.isfinite(values.get(name, math.nan)):
                 self.metrics[name] = float(values[name])
             else:
-                self.absent[name] = "the value is not finite" if name in values else "its parts are not known"
+                self.absent[name] = "the value is not finite" if name in values else left_out
 
 
 def compute(spool: Path) -> Figures:
@@ -212,7 +215,7 @@ def _losses(figures: Figures, log: events.Spool, request: dict[str, Any]) -> Non
         _pass(log, "timing", request)
         return loss.losses(np.concatenate(values))
 
-    figures.add(names, make)
+    figures.add(names, make, left_out="the first loss is not above 0")
 
 
 def _trace(figures: Figures, log: events.Spool, request: dict[str, Any], spool: Path) -> None:
@@ -249,7 +252,7 @@ def _memory(figures: Figures, log: events.Spool, request: dict[str, Any], spool:
     except Absent as reason:
         figures.absent.update(dict.fromkeys((*MEMORY, "memory/outside_allocator_mb"), str(reason)))
         return
-    figures.add(MEMORY, lambda: memory.figures(record, found))
+    figures.add(MEMORY, lambda: memory.figures(record, found), left_out="the framework's allocator told no peak")
     figures.add(
         "memory/outside_allocator_mb", lambda: memory.outside_allocator_mb(event.rss_peak_bytes, record.peak_bytes)
     )

@@ -160,3 +160,18 @@ def test_no_damage_makes_the_figures_fail(sleep_run):
         figures.to_json()
         assert all(math.isfinite(value) for value in figures.metrics.values())
         assert not set(figures.metrics) & set(figures.absent)
+
+
+def test_an_allocator_that_tells_no_peak(sleep_run):
+    buffer = {"bytes": 1000, "born": 0, "died": None, "category": "weights", "name": "w"}
+    spool, _ = sleep_run({"memory": {"schema": 1, "buffers": [buffer], "steps": [1, 2], "allocator": {"name": "a"}}})
+    figures = compute(spool)
+    assert figures.metrics["memory/weights_mb"] == 0.001
+    assert figures.absent["memory/peak_mb"] == "the framework's allocator told no peak"
+
+
+def test_a_first_loss_below_zero_has_no_ratio(sleep_run):
+    spool, _ = sleep_run({"loss": -1.0}, passes=["timing"])
+    figures = compute(spool)
+    assert figures.metrics["loss_last"] == -1
+    assert figures.absent["loss_ratio"] == "the first loss is not above 0"

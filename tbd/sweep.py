@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 from tbd.worker import status
 
 SWEEP_VARIABLE = "TBD_SWEEP"  # the sweep's folder, for its jobs, which a launcher may start in other processes
+_open: list[Any] = []  # (Spool, Settings) of the sweep that this process began
 
 
 class SweepCallback(Callback):
@@ -20,13 +21,14 @@ class SweepCallback(Callback):
         begin(config)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        end(config)
+        end()
 
 
 def begin(config: DictConfig) -> None:
     """Open the sweep's spool, with its parent run in MLflow, for the jobs to find."""
     from tbd.tracking import follower
     from tbd.tracking.spool import Spool
+    from tbd.tracking.store import Settings
 
     spool = Spool.create(
         Path(config.tracking.runs),
@@ -35,8 +37,10 @@ def begin(config: DictConfig) -> None:
         tags={"tbd.overrides": " ".join(config.hydra.overrides.task)},
         kind="sweep",
     )
-    follower.open_run(spool, settings(config))
+    where = Settings(uri=config.tracking.uri, offline=config.tracking.mode == "offline")
+    follower.open_run(spool, where)
     os.environ[SWEEP_VARIABLE] = str(spool.path)
+    _open.append((spool, where))
 
 
 def run_job(config: DictConfig) -> int:
@@ -49,13 +53,19 @@ def run_job(config: DictConfig) -> int:
     return pipeline.run_job(config, " ".join(HydraConfig.get().overrides.task), parent)
 
 
-def end(config: DictConfig) -> None:
-    """Close the sweep: its status is ok where all its jobs ran to an end, and its table shows each job's."""
+def end() -> None:
+    """Close the sweep that is open, if one is: ok where it came to its end; its table shows each job's own status.
+
+    Hydra calls it at a multirun's end, and the command once more after an interrupt, of which Hydra tells nobody.
+    """
     from tbd.display import sweep_summary
     from tbd.tracking import follower
-    from tbd.tracking.spool import Spool, read_object, spools
+    from tbd.tracking.spool import read_object, spools
 
-    spool = Spool.open(Path(os.environ.pop(SWEEP_VARIABLE)))
+    if not _open:
+        return
+    spool, where = _open.pop()
+    os.environ.pop(SWEEP_VARIABLE, None)
     rows = []
     for job in spools(spool.path.parent):
         if job.run.get("parent_spool_id") != spool.id:
@@ -76,11 +86,5 @@ def end(config: DictConfig) -> None:
     failed = sum(row["status"] != status.OK for row in rows)
     cause = f"{failed} of {len(rows)} jobs did not end ok" if failed else ""
     spool.end(status.INTERRUPTED if interrupted else status.OK, cause)
-    follower.follow(spool, settings(config))
+    follower.follow(spool, where)
     sweep_summary(f"sweep {os.path.relpath(spool.path)}", rows)
-
-
-def settings(config: DictConfig) -> Any:
-    from tbd.tracking.store import Settings
-
-    return Settings(uri=config.tracking.uri, offline=config.tracking.mode == "offline")

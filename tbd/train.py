@@ -43,18 +43,20 @@ def hydra_run(arguments: list[str]) -> int:
     """Hand the command line to Hydra, which runs `job` once, or once for each job of a sweep."""
     import hydra
 
+    from tbd import sweep
     from tbd.config.compose import config_folder
 
     codes: list[int] = []
 
     def job(config: Any) -> None:
-        from tbd.sweep import run_job
-
-        codes.append(run_job(config))
+        codes.append(sweep.run_job(config))
 
     sys.argv = [sys.argv[0] if sys.argv else "tbd", *arguments]
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # what the user did wrong was told above; a traceback is our fault
-    hydra.main(config_path=str(config_folder()), config_name="config", version_base="1.3")(job)()
+    try:
+        hydra.main(config_path=str(config_folder()), config_name="config", version_base="1.3")(job)()
+    finally:
+        sweep.end()
     return next((code for code in codes if code != 0), 0)
 
 

@@ -34,7 +34,8 @@ def compile_shapes(training, source, events):
     """One step of every shape that the data can have, so that no compilation falls into a timed step."""
     events.phase("compile")
     recorder = StepRecorder(events)
-    run_steps(training, iter(source.one_of_each_shape()), len(source.one_of_each_shape()), recorder)
+    batches = source.one_of_each_shape()
+    run_steps(training, iter(batches), len(batches), recorder)
     training.wait()
     recorder.flush()
     read_losses(training, events)

@@ -79,6 +79,7 @@ def train(request, events):
         )
         PASSES[request["pass"]](framework, training, source, request, events)
         events.phase("finish")
+        events.write("dataset", **source.describe())  # what was skipped is known now
     except BadData as error:
         raise Ended(status.BAD_DATA, str(error))
     except Unsupported as error:

@@ -7,8 +7,8 @@ The reference is PyTorch in float64 on the CPU. Errors, all relative:
     trained/NAME    norm of the difference / norm of what 10 steps changed in the reference: the drift
 
 In float64 a loss may differ by 1e-9 and a gradient, or a drift, by 1e-6. In float32 no fixed bound is honest: rounding
-flips ReLUs, and those flip gradients. So it is calibrated: loss 1e-5, and every other error at most 3 times the one that
-PyTorch in float32 makes itself on the same batch, or 1e-5 where that is more.
+flips ReLUs, and those flip gradients. So it is calibrated: the first loss 1e-5, and every other error at most 3 times the
+one that PyTorch in float32 makes itself on the same batch, or 1e-5 where that is more.
 """
 
 import numpy
@@ -44,20 +44,20 @@ def failures(observed, reference, own=None):
     for key, error in errors(observed, reference).items():
         bound = float64_bound(key) if own is None else float32_bound(key, own_errors[key])
         if not error <= bound:  # a NaN fails too
-            wrong.append("%s: error %.2e, bound %.2e" % (key, error, bound))
+            wrong.append(f"{key}: error {error:.2e}, bound {bound:.2e}")
     return wrong
 
 
 def different_arrays(observed, reference):
     """Keys and shapes that differ, and initial weights that are not the canonical ones."""
-    wrong = ["%s: missing" % key for key in sorted(set(reference) - set(observed))]
-    wrong += ["%s: not of this model" % key for key in sorted(set(observed) - set(reference))]
+    wrong = [f"{key}: missing" for key in sorted(set(reference) - set(observed))]
+    wrong += [f"{key}: not of this model" for key in sorted(set(observed) - set(reference))]
     for key in sorted(set(reference) & set(observed)):
         shapes = numpy.shape(observed[key]), numpy.shape(reference[key])
         if shapes[0] != shapes[1]:
-            wrong.append("%s: shape %s, not %s" % (key, *shapes))
+            wrong.append(f"{key}: shape {shapes[0]}, not {shapes[1]}")
         elif key.startswith("initial/") and not numpy.array_equal(observed[key], reference[key]):
-            wrong.append("%s: not the canonical weights" % key)
+            wrong.append(f"{key}: not the canonical weights")
     return wrong
 
 

@@ -30,26 +30,27 @@ def framework_python():
 
 @pytest.fixture(scope="session")
 def observation(framework_python, tmp_path_factory):
-    """A function: observe.py's arrays of a model in a framework, at its small size."""
-    made = {}
+    """A function: observe.py's arrays of a model at its small size in a framework, with or without a planted fault."""
+    folders = {}
 
-    def observe(model, framework, precision, fault=None):
-        key = (model, framework, precision, fault)
-        if key not in made:
-            made[key] = run(framework_python(framework), tmp_path_factory.mktemp("observation"), *key)
-        return made[key]
+    def observe(model, framework, precision, fault="right"):
+        cell = (model, framework, precision)
+        if cell not in folders:
+            folder = tmp_path_factory.mktemp("-".join(cell))
+            run(framework_python(framework), folder, *cell)
+            folders[cell] = folder
+        with numpy.load(folders[cell] / (fault + ".npz")) as found:
+            return dict(found)
 
     return observe
 
 
-def run(python, folder, model, framework, precision, fault):
+def run(python, folder, model, framework, precision):
     (folder / "request.json").write_text(json.dumps(request(model, framework, precision, str(folder))))
-    command = [python, str(HERE / "observe.py"), str(folder / "request.json"), str(folder / "found.npz")]
-    command += ["--fault", fault] if fault else []
+    command = [python, str(HERE / "observe.py"), str(folder / "request.json"), str(folder)]
+    command += ["--faults"] if precision == "fp32" else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, "%s failed:\n%s" % (" ".join(command), done.stderr[-4000:])
-    with numpy.load(folder / "found.npz") as found:
-        return dict(found)
+    assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stderr[-4000:]}"
 
 
 def request(model, framework, precision, output):

@@ -1,18 +1,27 @@
-"""Deliberate mistakes, to show that the parity gate finds them. Python 3.6 syntax and numpy: runs in every framework.
+"""Deliberate mistakes, to show that the parity gate finds them. numpy only: runs in every framework.
 
 Most are planted from outside, the same way in every framework: a changed specification, batch or canonical weights make
 the framework train exactly what a network with that mistake would. Only the padding is changed in the framework itself.
 """
+
+import contextlib
+import unittest.mock
+
 import numpy
 
 
-class Fault(object):
+class Fault:
     """No mistake at all: what a fault doesn't change passes through."""
 
     models = ("resnet50", "seq2seq")
 
-    def __init__(self, request):
-        self.request = request
+    def __init__(self, framework):
+        self.framework = framework
+
+    @contextlib.contextmanager
+    def planted(self):
+        """Changes the framework itself within."""
+        yield
 
     def specification(self, specification):
         return specification
@@ -76,9 +85,8 @@ class PaddingShifted(Fault):
 
     models = ("resnet50",)
 
-    def __init__(self, request):
-        super(PaddingShifted, self).__init__(request)
-        {"pytorch": shift_pytorch_padding, "tensorflow": shift_tensorflow_padding}[request["framework"]["name"]]()
+    def planted(self):
+        return {"pytorch": pytorch_padding, "tensorflow": tensorflow_padding}[self.framework]()
 
 
 class SgdMomentum(Fault):
@@ -162,14 +170,9 @@ FAULTS = {
 }
 
 
-def create(name, request):
-    """The Fault of that name, planted for the request; without a name, one that changes nothing."""
-    return FAULTS[name](request) if name else Fault(request)
-
-
 def of_model(model):
-    """The names of the faults that a model can have, sorted."""
-    return sorted(name for name, fault in FAULTS.items() if model in fault.models)
+    """{name: Fault class} of the faults that a model can have."""
+    return {name: fault for name, fault in FAULTS.items() if model in fault.models}
 
 
 def is_lstm(name):
@@ -183,26 +186,31 @@ def swapped(array):
     return numpy.concatenate([i, g, f, o])
 
 
-def shift_pytorch_padding():
+def pytorch_padding():
     import torch
 
     def forward(self, x, weight, bias):
-        pads = [side for p in reversed(self.padding) for side in (p + 1, p - 1)] if self.padding[0] else [0] * 4
-        x = torch.nn.functional.pad(x, pads)
-        return torch.nn.functional.conv2d(x, weight, bias, self.stride, 0, self.dilation, self.groups)
+        low_high = [(n + 1, n - 1) if n else (0, 0) for n in reversed(self.padding)]
+        x = torch.nn.functional.pad(x, [n for pair in low_high for n in pair])
+        return torch.nn.functional.conv2d(x, weight, bias, self.stride)
 
-    torch.nn.Conv2d._conv_forward = forward
+    return unittest.mock.patch.object(torch.nn.Conv2d, "_conv_forward", forward)
 
 
-def shift_tensorflow_padding():
+@contextlib.contextmanager
+def tensorflow_padding():
     import tensorflow as tf
 
-    original = tf.nn.conv2d
+    original_conv2d, original_pad = tf.nn.conv2d, tf.pad
 
-    def conv2d(input, filters, strides, padding, **others):
-        if isinstance(padding, str):
-            raise AssertionError("the network's convolutions pad by %r: no explicit padding to shift" % padding)
-        shifted = [[low + 1, high - 1] if high else [low, high] for low, high in padding]
-        return original(input, filters, strides, shifted, **others)
+    def pad(x, paddings):
+        return original_pad(x, [(low + 1, high - 1) if high else (low, high) for low, high in paddings])
 
-    tf.nn.conv2d = conv2d
+    def conv2d(x, filters, strides, padding):
+        if padding == "SAME":
+            edges = [(int(size) - 1) // 2 for size in filters.shape[:2]]
+            x = pad(x, [(0, 0), *((edge, edge) for edge in edges), (0, 0)])
+        return original_conv2d(x, filters, strides, "VALID")
+
+    with unittest.mock.patch.object(tf.nn, "conv2d", conv2d), unittest.mock.patch.object(tf, "pad", pad):
+        yield

@@ -1,9 +1,9 @@
 """What one framework makes of a model: run inside that framework's environment.
 
-    python tests/parity/observe.py REQUEST.json OUT.npz [--fault NAME]
+    python tests/parity/observe.py REQUEST.json FOLDER [--faults]
 
-From the canonical weights of the request's seed (scaled, see `weights`) and one synthetic batch of its batch size, in its
-precision:
+From the canonical weights of the request's seed (scaled, see `weights`) and one synthetic batch of its batch size, in
+its precision, FOLDER/right.npz:
 
     initial/NAME   weights and statistics as built
     loss           of the batch from the canonical weights
@@ -11,8 +11,9 @@ precision:
     losses         of 10 optimizer steps on that batch
     trained/NAME   weights and statistics after them
 
---fault plants one of tests/parity/faults.py's deliberate mistakes.
+With --faults also FOLDER/FAULT.npz for each deliberate mistake of tests/parity/faults.py that the model can have.
 """
+
 import argparse
 import json
 import os
@@ -28,8 +29,10 @@ import faults  # noqa: E402
 from tbd import frameworks, models  # noqa: E402
 
 STEPS = 10
-# of the batch's generator: any seed will do, but one that isn't the weights'
-BATCH_SEED = 7
+# Of the batch's generator. Where a ReLU's input is nearly 0, rounding alone can flip it and then a gradient is off by
+# percents: of the seeds below 60, this is one of the eight with which float32 stays within 1e-4 of float64's gradients
+# though every weight is moved by 1e-6 of itself, five times at random.
+BATCH_SEED = 54
 
 
 def batch(specification, batch_size):
@@ -40,8 +43,8 @@ def batch(specification, batch_size):
 def weights(specification, seed):
     """The canonical initial weights, spread for a narrow seq2seq as at its full width of 512.
 
-    Its weights are uniform within 0.1 at any width. A narrow network's sums are then so small that every tanh is linear,
-    the gradients of the attention nearly vanish, and rounding alone decides where Adam moves.
+    Its weights are uniform within 0.1 at any width. A narrow network's sums are then so small that every tanh is
+    linear, the gradients of the attention nearly vanish, and rounding alone decides where Adam moves.
     """
     found = specification.initial_weights(seed)
     if specification.name == "seq2seq":
@@ -60,37 +63,45 @@ def specification_of(request):
     return specification
 
 
-def observe(request, fault=None):
-    """{key: array} of the module's docstring."""
-    fault = faults.create(fault, request)
-    framework = frameworks.create(request)
+def observe(framework, request, fault):
+    """{key: array} of the module's docstring, of the framework's adapter with a fault planted."""
     specification = fault.specification(specification_of(request))
     initial = fault.weights_in(weights(specification, request["seed"]))
     arrays = fault.batch(batch(specification, request["batch_size"]))
+    with fault.planted():
+        training = framework.build(specification, initial)
+        found = named("initial/", fault.weights_out(training.weights()))
+        loss, gradients = training.gradients(arrays)
+        found["loss"] = numpy.float64(loss)
+        found.update(named("gradient/", fault.weights_out(gradients)))
 
-    training = framework.build(specification, initial)
-    found = {"initial/" + name: array for name, array in fault.weights_out(training.weights()).items()}
-    loss, gradients = training.gradients(arrays)
-    found["loss"] = numpy.float64(loss)
-    found.update(("gradient/" + name, array) for name, array in fault.weights_out(gradients).items())
-
-    training = framework.build(specification, initial)  # afresh: gradients() may have moved the running statistics
-    for _ in range(STEPS):
-        training.step(arrays)
-    found["losses"] = numpy.array(training.losses(), numpy.float64)
-    found.update(("trained/" + name, array) for name, array in fault.weights_out(training.weights()).items())
+        training = framework.build(specification, initial)  # afresh: gradients() may move the running statistics
+        for _ in range(STEPS):
+            training.step(arrays)
+        found["losses"] = numpy.array(training.losses(), numpy.float64)
+        found.update(named("trained/", fault.weights_out(training.weights())))
     return fault.observation(found, specification, arrays)
+
+
+def named(prefix, arrays):
+    return {prefix + name: array for name, array in arrays.items()}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("request")
-    parser.add_argument("out")
-    parser.add_argument("--fault", choices=sorted(faults.FAULTS))
+    parser.add_argument("folder")
+    parser.add_argument("--faults", action="store_true")
     arguments = parser.parse_args()
     with open(arguments.request) as file:
         request = json.load(file)
-    numpy.savez(arguments.out, **observe(request, arguments.fault))
+    framework = frameworks.create(request)
+    planted = [("right", faults.Fault)]
+    if arguments.faults:
+        planted += sorted(faults.of_model(request["model"]["name"]).items())
+    for name, fault in planted:
+        found = observe(framework, request, fault(request["framework"]["name"]))
+        numpy.savez(os.path.join(arguments.folder, name + ".npz"), **found)
 
 
 if __name__ == "__main__":

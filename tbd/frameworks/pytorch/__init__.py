@@ -40,7 +40,7 @@ class PyTorch(Framework):
     def devices(self):
         if self.device.type == "cuda":
             properties = torch.cuda.get_device_properties(self.device)
-            return [{"kind": "gpu", "name": properties.name, "uuid": "GPU-%s" % properties.uuid}]
+            return [{"kind": "gpu", "name": properties.name, "uuid": f"GPU-{properties.uuid}"}]
         return [{"kind": "cpu", "name": cpu_name()}]
 
     def build(self, specification, weights):
@@ -72,10 +72,10 @@ def device_of(kind):
     if kind == "cpu":
         return torch.device("cpu")
     if kind != "gpu":
-        raise Unsupported("hardware.device=%s: PyTorch here runs on cpu or gpu" % kind)
+        raise Unsupported(f"hardware.device={kind}: PyTorch here runs on cpu or gpu")
     if not torch.cuda.is_available():
         raise Unsupported(
-            "PyTorch %s sees no CUDA device: take hardware=cpu, or install a CUDA build and driver" % torch.__version__
+            f"PyTorch {torch.__version__} sees no CUDA device: take hardware=cpu, or install a CUDA build and driver"
         )
     return torch.device("cuda:0")
 

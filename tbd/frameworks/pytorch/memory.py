@@ -59,7 +59,7 @@ class Recorder(TorchDispatchMode):
     def add_persistent(self, tensors):
         """Note what was there before the step, [(category, name, tensor)], and give its bytes on the device.
 
-        Where one storage holds several tensors, as cuDNN's flat weights do, each is a buffer, and what is left is other.
+        Where one storage holds several tensors, as cuDNN's flat weights do, each is a buffer, and the rest is other.
         """
         storages = {}
         for category, name, tensor in tensors:
@@ -162,6 +162,6 @@ def persistent_tensors(training, inputs):
             if torch.is_tensor(value):
                 # arrays of the parameter's shape are the state; the others count steps
                 category = "optimizer_state" if value.shape == parameter.shape else "other"
-                found.append((category, "%s %s" % (names[id(parameter)], key), value))
+                found.append((category, f"{names[id(parameter)]} {key}", value))
     found += [("input", name, tensor) for name, tensor in inputs.items()]
     return found

@@ -22,7 +22,7 @@ def create(optimizer, parameters, tensors):
     if optimizer.kind == "adam":
         betas = (optimizer.beta1, optimizer.beta2)
         return torch.optim.Adam(groups, lr=optimizer.learning_rate, betas=betas, eps=optimizer.epsilon, fused=True)
-    raise ValueError("optimizer %s is not one of adam, sgd" % optimizer.kind)
+    raise ValueError(f"optimizer {optimizer.kind} is not one of adam, sgd")
 
 
 def clip(tensors, clip_norm):

@@ -20,5 +20,5 @@ def tracing(path, device):
         if device.type == "cuda":
             torch.cuda.synchronize(device)
     if not path.endswith(".gz"):
-        raise ValueError("%s: a trace's name must end in .gz, PyTorch compresses it by that" % path)
+        raise ValueError(f"{path}: a trace's name must end in .gz, PyTorch compresses it by that")
     profiler.export_chrome_trace(path)

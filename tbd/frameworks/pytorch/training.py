@@ -52,7 +52,7 @@ class PyTorchTraining(Training):
         self.unread.append(loss.detach())
 
     def inputs(self, arrays):
-        """The batch as tensors: real numbers in the run's precision, all on the device but the network's host inputs."""
+        """The batch as tensors: reals in the run's precision, all on the device but the network's host inputs."""
         tensors = {}
         for name, array in arrays.items():
             tensor = torch.from_numpy(array)

@@ -79,19 +79,19 @@ class Network(nn.Module):
         keys = functional.linear(memory, self.attention_memory)
         # the first layer's product with the embeddings doesn't wait for the recurrence: one product for all positions
         embedded = functional.embedding(arrays["target_input"].t(), self.decoder_embedding)
-        known = functional.linear(embedded, self.decoder_input[0][:, :width], self.decoder_bias[0])
-        recurrent = [torch.cat([self.decoder_input[0][:, width:], self.decoder_hidden[0]], 1)]
-        for layer in range(1, self.layers):
-            recurrent.append(torch.cat([self.decoder_input[layer], self.decoder_hidden[layer]], 1))
+        of_embedded, of_attentional = self.decoder_input[0].split(width, 1)
+        known = functional.linear(embedded, of_embedded, self.decoder_bias[0])
+        of_input = [of_attentional.t(), *(weight.t() for weight in self.decoder_input[1:])]
+        of_hidden = [weight.t() for weight in self.decoder_hidden]
         attentional = torch.zeros_like(hidden[0])
         outputs = []
         for gates in known.unbind(0):
-            gates = torch.addmm(gates, torch.cat([attentional, hidden[0]], 1), recurrent[0].t())
-            hidden[0], cell[0] = lstm_cell(gates, cell[0])
-            for layer in range(1, self.layers):
-                inputs = torch.cat([hidden[layer - 1], hidden[layer]], 1)
-                gates = torch.addmm(self.decoder_bias[layer], inputs, recurrent[layer].t())
-                hidden[layer], cell[layer] = lstm_cell(gates, cell[layer])
+            x = attentional
+            for layer in range(self.layers):
+                bias = gates if layer == 0 else self.decoder_bias[layer]
+                sums = torch.addmm(torch.addmm(bias, x, of_input[layer]), hidden[layer], of_hidden[layer])
+                hidden[layer], cell[layer] = lstm_cell(sums, cell[layer])
+                x = hidden[layer]
             query = functional.linear(hidden[-1], self.attention_query)
             score = torch.tanh(keys + query.unsqueeze(1)) @ self.attention_v
             weight = torch.softmax(score + mask, 1)

@@ -1,0 +1,89 @@
+import collections
+
+import numpy
+import pytest
+
+from tbd import models
+
+CASES = [("resnet50", "small"), ("seq2seq", "small")]
+
+
+def batch(specification, size, seed=0):
+    return specification.synthetic_batch(size, numpy.random.RandomState(seed))
+
+
+@pytest.mark.parametrize(("model", "count"), [("resnet50", 25_557_032), ("seq2seq", 27_190_272)])
+def test_parameter_counts_of_the_full_size(model, count):
+    # 25,557,032 as torchvision's resnet50; 27,190,272 = (17191 + 7709 + 7709) x 512 of vocabulary and the rest by hand:
+    # encoder 2 x 2048 x (512 + 512 + 1), decoder 2048 x (1024 + 512 + 1) + 2048 x (512 + 512 + 1), attention
+    # 2 x 512 x 512 + 512 + 512 x 1024
+    assert models.create(model, {"size": "full"}).parameter_count() == count
+
+
+def test_resnet50_has_4_09_gmac_an_image():
+    specification = models.create("resnet50", {"size": "full"})
+    arrays = {"labels": numpy.zeros(1)}
+    assert round(specification.macs(arrays) / 1e9, 2) == 4.09
+    assert round(specification.flops(arrays) / 1e9, 2) == 24.30
+
+
+@pytest.mark.parametrize(("model", "size"), CASES)
+def test_weights_of_a_seed_are_always_the_same(model, size):
+    first, second, other = (models.create(model, {"size": size}).initial_weights(seed) for seed in (1, 1, 2))
+    assert all(numpy.array_equal(first[name], second[name]) for name in first)
+    assert any(not numpy.array_equal(first[name], other[name]) for name in first)
+
+
+@pytest.mark.parametrize(("model", "size"), CASES)
+def test_weights_do_not_depend_on_the_order_of_the_parameters(model, size):
+    specification = models.create(model, {"size": size})
+    reordered = type("Reordered", (type(specification),), {"parameters": specification.parameters[::-1]})(size)
+    expected, found = specification.initial_weights(3), reordered.initial_weights(3)
+    assert list(found) == list(expected)[::-1]
+    assert all(numpy.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_weights_follow_their_initialisers():
+    weights = models.create("resnet50", {"size": "full"}).initial_weights(1)
+    kernel = weights["layer3.0.conv2.weight"]
+    assert kernel.dtype == numpy.float32
+    assert kernel.std() == pytest.approx((2 / (9 * 256)) ** 0.5, rel=0.01)
+    assert (weights["bn1.weight"] == 1).all()
+    assert (weights["fc.bias"] == 0).all()
+    embedding = models.create("seq2seq", {"size": "small"}).initial_weights(1)["encoder.embedding"]
+    assert 0.09 < abs(embedding).max() <= 0.1
+
+
+@pytest.mark.parametrize(("model", "size"), CASES)
+def test_synthetic_batches_are_deterministic(model, size):
+    specification = models.create(model, {"size": size})
+    first, second, other = batch(specification, 4), batch(specification, 4), batch(specification, 4, seed=1)
+    assert all(numpy.array_equal(first[name], second[name]) for name in first)
+    assert any(not numpy.array_equal(first[name], other[name]) for name in first)
+
+
+def test_tokens_are_counted_without_padding():
+    specification = models.create("seq2seq", {"size": "small"})
+    arrays = batch(specification, 5)
+    assert specification.items(arrays) == collections.OrderedDict(
+        tokens=int(arrays["target_length"].sum()), sentences=5
+    )
+    assert specification.items(arrays)["tokens"] < arrays["target_input"].size
+
+
+def test_the_source_is_reversed_and_the_target_begins_and_ends():
+    from tbd.models.seq2seq.specification import BEGIN, END, batch_of
+
+    arrays = batch_of([numpy.array([5, 6, 7])], [numpy.array([8, 9])], source_size=4, target_size=4)
+    assert arrays["source"].tolist() == [[7, 6, 5, END]]
+    assert arrays["target_input"].tolist() == [[BEGIN, 8, 9, END]]
+    assert arrays["target_output"].tolist() == [[8, 9, END, END]]
+    assert (arrays["source_length"].tolist(), arrays["target_length"].tolist()) == ([3], [3])
+
+
+@pytest.mark.parametrize(("model", "size"), CASES)
+def test_an_unknown_size_or_option_is_refused_by_name(model, size):
+    with pytest.raises(ValueError, match="model.size=huge is not one of full, small"):
+        models.create(model, {"size": "huge"})
+    with pytest.raises(ValueError, match="has no option colour"):
+        models.create(model, {"size": size, "colour": "red"})

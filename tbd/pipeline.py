@@ -15,7 +15,7 @@ from tbd.display import Progress, summary
 from tbd.launch import environments, project
 from tbd.launch.watch import phase_of, watch
 from tbd.measure.figures import Figures, compute
-from tbd.tracking import derived, follower
+from tbd.tracking import derived, follower, reaper
 from tbd.tracking.sampler import Sampler
 from tbd.tracking.spool import Spool
 from tbd.tracking.store import Settings
@@ -103,6 +103,7 @@ def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
         try:
             # while the worker imports its framework: nothing is sent once it measures
             follower.open_run(spool, settings(planned))
+            reaper.reap(spool.path.parent, settings(planned))
         except KeyboardInterrupt:
             process.terminate()
             raise

@@ -11,6 +11,7 @@ from tbd import data, models
 from tbd.config import cells
 from tbd.config.errors import BadConfig
 from tbd.config.schema import Config, Hardware, Measure, Tracking
+from tbd.launch import project
 from tbd.launch.environments import home
 
 PASSES = ("timing", "trace", "memory")
@@ -73,8 +74,7 @@ def plan(config: DictConfig) -> Plan:
     check_hardware(values["hardware"])
     resolve_model(values)
     resolve_data(values)
-    if values["framework"]["project"]:
-        values["framework"]["project"] = absolute(values["framework"]["project"])
+    resolve_project(values["framework"])
     reason = None
     if values["framework"]["project"] is None:  # somebody else's framework says itself what it can't do
         reason = cells.unsupported(values["model"]["name"], values["framework"]["name"], values["hardware"]["name"])
@@ -193,6 +193,16 @@ def resolve_data(values: dict[str, Any]) -> None:
         options["catalogues"] = [absolute(path) for path in options["catalogues"]]
     if options.get("root"):
         options["root"] = absolute(options["root"])
+
+
+def resolve_project(framework: dict[str, Any]) -> None:
+    """Make the path of a project of the user's own absolute, and check that a project is there."""
+    if framework["project"]:
+        framework["project"] = absolute(framework["project"])
+        try:
+            project.load(Path(framework["project"]))
+        except project.BadProject as error:
+            raise BadConfig(error.cause) from None
 
 
 def catalogue_folders() -> list[str]:

@@ -31,6 +31,10 @@ class TensorFlow(Framework):
         tf.config.threading.set_inter_op_parallelism_threads(1)
         self.device = self.device_of(hardware["device"])
         self.dtype = tf.dtypes.as_dtype(PRECISIONS[request["precision"]])
+        if request.get("pass") == "memory" and self.device == "CPU:0":
+            from tbd.frameworks.tensorflow import memory
+
+            memory.reserve(self.device)
         # fp32 means IEEE arithmetic; on recent GPUs TensorFlow would round the factors of products to TF32
         tf.config.experimental.enable_tensor_float_32_execution(False)
 

@@ -64,24 +64,26 @@ def _guarded(spool: Spool, settings: Settings, work: "Callable[[MlflowClient, Ru
     """Do `work` on the spool's run; what goes wrong becomes the outcome's reason."""
     if settings.offline:
         return Outcome("offline")
-    reached = False
+    reached, store = False, ""
     try:
         from filelock import FileLock
 
         uri = tracking_uri(settings, spool)
+        store = without_credentials(uri)
         with FileLock(spool.path / ".follow.lock", timeout=LOCK_TIMEOUT_S), opened(uri) as client:
             with patience(retries=1, timeout_s=5):  # the first calls tell whether the server is there
-                run = _find(client, spool, without_credentials(uri))
+                run = _find(client, spool, store)
             reached = True
             with patience(retries=2, timeout_s=30):
                 run = run or _create(client, spool)
-                at = without_credentials(uri), str(run.info.experiment_id), str(run.info.run_id)
+                at = store, str(run.info.experiment_id), str(run.info.run_id)
                 spool.write_mlflow(*at)
                 complete = work(client, run, spool)
         return Outcome("synced" if complete else "running", "", True, *at)
     except Exception as error:  # MLflow, SQLAlchemy, boto3 and requests raise all sorts; none of it may end the run
         reason = " ".join(str(error).split()) or type(error).__name__
-        return Outcome("pending", record.cut(redact(reason, secrets_of(os.environ)), 500), reached)
+        reason = reason if reached else f"MLflow at {store} can't take the run now: {reason}"
+        return Outcome("pending", record.cut(redact(reason, secrets_of(os.environ)), 500), reached, store)
 
 
 def _find(client: "MlflowClient", spool: Spool, public_uri: str) -> "Run | None":

@@ -100,17 +100,22 @@ class Gpus:
         def utilization() -> dict[str, float]:
             return {prefix + "utilization_percentage": float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)}
 
-        def power() -> dict[str, float]:
-            return {prefix + "power_usage_watts": nvml.nvmlDeviceGetPowerUsage(handle) / 1000}
+        try:
+            limit_mw = nvml.nvmlDeviceGetEnforcedPowerLimit(handle)  # once: it stays as it is, and calls cost
+        except nvml.NVMLError:
+            limit_mw = 0
 
-        def power_share() -> dict[str, float]:
-            watts, limit = nvml.nvmlDeviceGetPowerUsage(handle), nvml.nvmlDeviceGetEnforcedPowerLimit(handle)
-            return {prefix + "power_usage_percentage": round(watts / limit * 100, 1)}
+        def power() -> dict[str, float]:
+            milliwatts = nvml.nvmlDeviceGetPowerUsage(handle)
+            metrics = {prefix + "power_usage_watts": milliwatts / 1000}
+            if limit_mw:
+                metrics[prefix + "power_usage_percentage"] = round(milliwatts / limit_mw * 100, 1)
+            return metrics
 
         def energy() -> dict[str, float]:
             return {prefix + "energy_joules": nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000}
 
-        return [memory, utilization, power, power_share, energy]
+        return [memory, utilization, power, energy]
 
     @staticmethod
     def _text(value: str | bytes) -> str:

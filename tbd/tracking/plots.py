@@ -15,7 +15,8 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     raw = (high - low) / count
     power = 10 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw)
-    return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    within = 1e-9 * (high - low) / step  # so that rounding drops no tick at an end
+    return [number * step for number in range(math.ceil(low / step - within), math.floor(high / step + within) + 1)]
 
 
 def line_plot(

@@ -89,6 +89,7 @@ def patience(retries: int, timeout_s: int) -> Iterator[None]:
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": str(retries),
         "MLFLOW_HTTP_REQUEST_TIMEOUT": str(timeout_s),
         "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # what to print is the command's own business
     }
     ours = {name: value for name, value in wanted.items() if name not in os.environ}
     os.environ.update(ours)
@@ -128,7 +129,7 @@ def _probe(uri: str) -> None:
     try:
         socket.create_connection((parts.hostname, parts.port or port), PROBE_TIMEOUT_S).close()
     except OSError as error:
-        raise Unreachable(f"no answer from {without_credentials(uri)} ({error})") from error
+        raise Unreachable(f"no answer ({error})") from error
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
-"""summary.html: one page on a run that stands by itself: no script, no other file, light and dark, for screen and paper."""
+"""summary.html: one page on a run that stands by itself: no script, no other file, light or dark, screen or paper."""
 
 import datetime
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -18,7 +19,12 @@ STRUCTURES = {
     "workspace": "workspace",
     "input": "input",
     "other": "other",
-    "untracked": "not attributed",
+}
+OTHER_MEMORY = {
+    "memory/feature_maps_share": "feature maps, of the allocator's peak",
+    "memory/feature_maps_share_of_structures": "feature maps, of the first five structures alone as in the TBD paper",
+    "memory/untracked_mb": "within other: what the allocator held and no recorded buffer accounts for",
+    "memory/outside_allocator_mb": "beside it: resident memory that the allocator does not account for",
 }
 # name within a metric's last part -> (unit, factor from the metric's own unit); the first that fits
 UNITS = (
@@ -52,13 +58,15 @@ STYLE = """
 --good:#1a7f37;--bad:#b42318;--c0:#2166ac;--c1:#5aa5d8;--c2:#7b5aa6;--c3:#d9822b;--c4:#2a9d8f;--c5:#c44e7b;--c6:#8a8f98;
 --c7:#b9bec6}
 @media(prefers-color-scheme:dark){:root{--ink:#e8eaed;--soft:#a2abb5;--paper:#15181c;--panel:#1e2227;--rule:#363c44;
---accent:#6db3f2;--good:#56c271;--bad:#ff8a7a;--c0:#4a90d9;--c1:#8cc8ef;--c2:#a88bd0;--c3:#f0a452;--c4:#4fc3b3;--c5:#e27fa4}}
+--accent:#6db3f2;--good:#56c271;--bad:#ff8a7a;--c0:#4a90d9;--c1:#8cc8ef;--c2:#a88bd0;--c3:#f0a452;--c4:#4fc3b3;
+--c5:#e27fa4}}
 *{box-sizing:border-box}body{margin:0 auto;padding:24px;max-width:800px;background:var(--paper);color:var(--ink);
 font:15px/1.5 system-ui,sans-serif}h1{font-size:24px;margin:0 0 4px;overflow-wrap:anywhere}
 h2{font-size:17px;margin:32px 0 8px;border-bottom:1px solid var(--rule);padding-bottom:4px}
 .status{display:inline-block;border:1.5px solid;border-radius:4px;padding:0 8px;font-weight:600;color:var(--bad)}
 .status.ok{color:var(--good)}.cause{margin:4px 0}dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;
-margin:12px 0}dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}.big{font-size:32px;font-weight:650;margin:8px 0 0}
+margin:12px 0}
+dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}.big{font-size:32px;font-weight:650;margin:8px 0 0}
 .big small{font-size:16px;font-weight:400;color:var(--soft)}table{border-collapse:collapse;width:100%;margin:8px 0}
 caption{text-align:left;color:var(--soft);font-size:13px;padding-bottom:4px}th{text-align:left;font-weight:600}
 td,th{padding:3px 8px 3px 0;border-bottom:1px solid var(--rule);vertical-align:top;overflow-wrap:anywhere}
@@ -221,7 +229,10 @@ def _memory(figures: Figures) -> str:
     peak = figures.metrics.get("memory/peak_mb")
     found = [(name, figures.metrics.get(f"memory/{name}_mb")) for name in STRUCTURES]
     parts = [(name, value) for name, value in found if value is not None]
-    if not peak or not parts:
+    whole, of = (
+        (peak, "allocator's peak") if peak else (math.fsum(value for _, value in parts), "recorded buffers' sum")
+    )
+    if not parts or whole <= 0:
         return ""
     styles = {name: f"c{index}" for index, name in enumerate(STRUCTURES)}
     bar = stacked_bar(
@@ -230,21 +241,20 @@ def _memory(figures: Figures) -> str:
     )
     rows = "".join(
         f'<tr><th scope="row"><span class="key {styles[name]}"></span>{escape(STRUCTURES[name])}</th>'
-        f'<td class="n">{number(value)}</td><td class="n">{value / peak:.1%}</td></tr>'
+        f'<td class="n">{number(value)}</td><td class="n">{value / whole:.1%}</td></tr>'
         for name, value in parts
     )
-    others = {
-        name.removeprefix("memory/"): value
-        for name, value in figures.metrics.items()
-        if name.startswith("memory/") and name.removeprefix("memory/").removesuffix("_mb") not in {*STRUCTURES, "peak"}
-    }
-    notes = "".join(f"<li>{escape(name)}: {_with_unit(name, value)}</li>" for name, value in others.items())
+    notes = "".join(
+        f"<li>{escape(meaning)}: {_with_unit(name, figures.metrics[name])}</li>"
+        for name, meaning in OTHER_MEMORY.items()
+        if name in figures.metrics
+    )
     return (
-        f'<section><h2>Memory</h2><p class="big">{number(peak)} <small>MB at the peak</small></p>{bar}'
-        "<table><caption>What is alive at the moment of the peak, by data structure. Shares are of the allocator's peak, "
-        f"{number(peak)} MB (1 MB = 10<sup>6</sup> bytes).</caption>"
+        f'<section><h2>Memory</h2><p class="big">{number(whole)} <small>MB at the peak</small></p>{bar}'
+        f"<table><caption>What is alive at the moment of the peak, by data structure. Shares are of the {of}, "
+        f"{number(whole)} MB (1 MB = 10<sup>6</sup> bytes).</caption>"
         '<thead><tr><th scope="col">Data structure</th><th scope="col" class="n">MB</th>'
-        f'<th scope="col" class="n">Share of the peak</th></tr></thead><tbody>{rows}</tbody></table>'
+        f'<th scope="col" class="n">Share</th></tr></thead><tbody>{rows}</tbody></table>'
         + (f'<ul class="note">{notes}</ul>' if notes else "")
         + "</section>"
     )
@@ -260,8 +270,9 @@ def _operators(figures: Figures) -> str:
     if not rows:
         return ""
     body = "".join(
-        f'<tr><th scope="row">{escape(str(row["name"]))}</th><td>{escape(str(row["category"]))}</td>'
-        f'<td class="n">{number(float(row["count_per_step"]))}</td><td class="n">{number(float(row["self_ms_per_step"]))}</td>'
+        f'<tr><th scope="row">{escape(str(row["name"]))}</th><td class="unit">{escape(str(row["category"]))}</td>'
+        f'<td class="n">{number(float(row["count_per_step"]))}</td>'
+        f'<td class="n">{number(float(row["self_ms_per_step"]))}</td>'
         f'<td class="n">{float(row["share"]):.1%}</td><td>{share_bar(float(row["share"]))}</td></tr>'
         for row in rows
     )
@@ -277,9 +288,9 @@ def _operators(figures: Figures) -> str:
     )
     total = len(figures.tables["operators"])
     return (
-        f"<section><h2>Operators</h2><table><caption>The {min(OPERATORS, total)} of {total} operators with the most time "
-        "of their own, without what they call, in the profiled steps. Shares are of all operators of the same kind."
-        f"</caption><thead><tr>{head}<td></td></tr></thead><tbody>{body}</tbody></table></section>"
+        f"<section><h2>Operators</h2><table><caption>The {min(OPERATORS, total)} of {total} operators with the "
+        "most time of their own, without what they call, in the profiled steps. Shares are of all operators of the same "
+        f"kind.</caption><thead><tr>{head}<td></td></tr></thead><tbody>{body}</tbody></table></section>"
     )
 
 

@@ -22,9 +22,10 @@ from tbd.tracking.spool import Spool
 WORKER = """
 import resource, subprocess, sys, time
 burn = "import time\\nwhile time.process_time() < 1: pass"
+child = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
 subprocess.run([sys.executable, "-c", burn])
 exec(burn)
-subprocess.run([sys.executable, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])", burn])
+subprocess.run([sys.executable, "-c", child, burn])
 used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
 print(sum(u.ru_utime + u.ru_stime for u in used), flush=True)
 sys.stdin.read()

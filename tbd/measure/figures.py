@@ -23,6 +23,7 @@ MEMORY = (
     "memory/peak_mb",
     *(f"memory/{category}_mb" for category in memory.CATEGORIES),
     "memory/untracked_mb",
+    "memory/slack_mb",
     "memory/feature_maps_share",
     "memory/feature_maps_share_of_structures",
 )

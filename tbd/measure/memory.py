@@ -125,7 +125,8 @@ def breakdown(record: Record) -> Breakdown:
 
 
 def figures(record: Record, found: Breakdown) -> dict[str, float]:
-    """memory/peak_mb (the allocator's), memory/<category>_mb at the peak, memory/untracked_mb, and two shares.
+    """memory/peak_mb (the allocator's), memory/<category>_mb at the peak, what of `other` is no
+    buffer (memory/untracked_mb, memory/slack_mb), and two shares.
 
     memory/feature_maps_share = feature_maps / the allocator's peak.
     memory/feature_maps_share_of_structures = feature_maps / (weights + weight_gradients + optimizer_state +
@@ -139,6 +140,7 @@ def figures(record: Record, found: Breakdown) -> dict[str, float]:
     if record.peak_bytes and found.untracked_bytes is not None:
         metrics["memory/peak_mb"] = record.peak_bytes / 1e6
         metrics["memory/untracked_mb"] = found.untracked_bytes / 1e6
+        metrics["memory/slack_mb"] = record.slack_bytes / 1e6
         metrics["memory/feature_maps_share"] = found.live["feature_maps"] / record.peak_bytes
     return metrics
 

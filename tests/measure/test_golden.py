@@ -193,6 +193,7 @@ def test_memory(run):
             "memory/input_mb": 0.1,
             "memory/other_mb": 0.2,
             "memory/untracked_mb": 0.1,
+            "memory/slack_mb": 0.1,
             "memory/feature_maps_share": 9 / 20.3,
             "memory/feature_maps_share_of_structures": 9 / 20,
         },

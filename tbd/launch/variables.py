@@ -1,6 +1,7 @@
 """The environment variables of a worker: a short list of what may matter to it, and nothing of the controller's own."""
 
 import contextlib
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -70,8 +71,7 @@ def import_folder(home: Path) -> Path:
 
     As PYTHONPATH it gives a worker `tbd` without the site-packages or the checkout around it.
     """
-    name = re.sub(r"[^A-Za-z0-9.]+", "-", str(PACKAGE)).strip("-")
-    folder = home / "import" / name
+    folder = home / "import" / hashlib.sha256(str(PACKAGE).encode()).hexdigest()[:12]  # one for each checkout
     link = folder / "tbd"
     if not link.is_symlink():
         folder.mkdir(parents=True, exist_ok=True)

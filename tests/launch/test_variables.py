@@ -50,3 +50,11 @@ def test_the_import_folder_holds_the_package_and_nothing_else(tmp_path):
     assert [path.name for path in folder.iterdir()] == ["tbd"]
     assert (folder / "tbd").resolve() == PACKAGE
     assert import_folder(tmp_path) == folder
+
+
+def test_two_checkouts_never_share_an_import_folder(tmp_path, monkeypatch):
+    folders = set()
+    for path in ("a/b-c/tbd", "a-b/c/tbd"):
+        monkeypatch.setattr("tbd.launch.variables.PACKAGE", tmp_path / path)
+        folders.add(import_folder(tmp_path / "home"))
+    assert len(folders) == 2

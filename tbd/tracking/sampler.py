@@ -14,7 +14,7 @@ from tbd.tracking.writer import SpoolFull, line
 
 PERIOD_S = 0.25  # a short run still gets samples enough; MLflow's own 10 s give none
 FLUSH_EVERY_S = 1.0
-# Reading a GPU's power and energy keeps a core busy for milliseconds (9.5 ms on an H200, driver included): GPUs are read
+# Reading a GPU's power and energy keeps a core busy for milliseconds (9.5 ms on an H200): GPUs are read
 # as seldom as keeps that below this share of a core.
 GPU_SHARE_OF_A_CORE = 0.005
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tbd.tracking.redaction import HIDDEN, without_credentials
+from tbd.tracking.redaction import HIDDEN
 from tbd.tracking.spool import Spool
 
 if TYPE_CHECKING:

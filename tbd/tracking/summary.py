@@ -289,8 +289,8 @@ def _operators(figures: Figures) -> str:
     total = len(figures.tables["operators"])
     return (
         f"<section><h2>Operators</h2><table><caption>The {min(OPERATORS, total)} of {total} operators with the "
-        "most time of their own, without what they call, in the profiled steps. Shares are of all operators of the same "
-        f"kind.</caption><thead><tr>{head}<td></td></tr></thead><tbody>{body}</tbody></table></section>"
+        "most time of their own, without what they call, in the profiled steps. Shares are of all operators of the "
+        f"same kind.</caption><thead><tr>{head}<td></td></tr></thead><tbody>{body}</tbody></table></section>"
     )
 
 

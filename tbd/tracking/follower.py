@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tbd.measure.figures import Figures
 from tbd.tracking import artifacts, derived, record
 from tbd.tracking.record import Point
 from tbd.tracking.redaction import redact, redact_object, secrets_of, without_credentials
@@ -48,9 +49,12 @@ def open_run(spool: Spool, settings: Settings) -> Outcome:
     return _guarded(spool, settings, _describe)
 
 
-def follow(spool: Spool, settings: Settings) -> Outcome:
-    """Bring everything of the spool into MLflow, and the terminal status where the run has ended. Never raises."""
-    return _guarded(spool, settings, _follow)
+def follow(spool: Spool, settings: Settings, figures: Figures | None = None) -> Outcome:
+    """Bring everything of the spool into MLflow, and the terminal status where the run has ended. Never raises.
+
+    `figures`: what derived.write gave, where that was just called; None: compute them here.
+    """
+    return _guarded(spool, settings, lambda client, run, spool: _follow(client, run, spool, figures))
 
 
 def waits(spool: Spool, settings: Settings) -> bool:
@@ -159,7 +163,7 @@ def _describe(client: "MlflowClient", run: "Run", spool: Spool) -> bool:
     return end is not None
 
 
-def _follow(client: "MlflowClient", run: "Run", spool: Spool) -> bool:
+def _follow(client: "MlflowClient", run: "Run", spool: Spool, figures: Figures | None) -> bool:
     """Send all there is. Gives whether that is all there will be."""
     if not _describe(client, run, spool):
         return False
@@ -168,7 +172,7 @@ def _follow(client: "MlflowClient", run: "Run", spool: Spool) -> bool:
     if spool.run.get("kind") == "sweep":
         _adopt(client, run, spool)
     else:
-        _send_measured(client, run, spool, end_ms)
+        _send_measured(client, run, spool, figures or derived.write(spool), end_ms)
     sent = _send_artifacts(client, run, spool)
     client.set_terminated(run.info.run_id, status=record.terminal_status(str(end.get("status"))), end_time=end_ms)
     write_json(spool.path / "synced.json", sent)
@@ -183,11 +187,10 @@ def _adopt(client: "MlflowClient", run: "Run", spool: Spool) -> None:
             client.set_tag(orphan.info.run_id, "mlflow.parentRunId", run.info.run_id)
 
 
-def _send_measured(client: "MlflowClient", run: "Run", spool: Spool, end_ms: int) -> None:
+def _send_measured(client: "MlflowClient", run: "Run", spool: Spool, figures: Figures, end_ms: int) -> None:
     """Figures, at the time of the run's end, series and the data set."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric
 
-    figures = derived.write(spool)
     scalars = _revised(client, run, record.scalars(figures.metrics, end_ms))
     points, skipped = record.finite([*scalars, *record.series(figures.series)])
     for begin in range(0, len(points), METRICS_A_BATCH):

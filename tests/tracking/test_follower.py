@@ -12,6 +12,7 @@ import spools
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from tbd.measure.figures import Figures
 from tbd.tracking.follower import Outcome, follow, open_run, waits
 from tbd.tracking.spool import Spool
 from tbd.tracking.store import Settings
@@ -138,6 +139,11 @@ def test_a_follower_killed_anywhere_is_made_up_for(
     assert run.info.status == "FINISHED"
     assert len(history(client, run, "loss")) == spools.STEPS
     assert [len(history(client, run, key)) for key in ("throughput", "loss_first")] == [1, 1]
+
+
+def test_figures_that_are_there_are_taken(tmp_path: Path, settings: Settings, client: MlflowClient) -> None:
+    follow(spools.finished(tmp_path), settings, Figures(metrics={"throughput": 5.0}))
+    assert only_run(client).data.metrics == {"throughput": 5.0}
 
 
 def test_torn_lines_are_dropped(tmp_path: Path, settings: Settings, client: MlflowClient) -> None:
@@ -347,7 +353,8 @@ def test_no_credential_goes_up(
 
 def test_two_processes_open_one_new_store(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from tbd.tracking.follower import follow;"
+        "import sys; from pathlib import Path; from tbd.measure.figures import Figures
+from tbd.tracking.follower import follow;"
         "from tbd.tracking.spool import Spool; from tbd.tracking.store import Settings;"
         "outcome = follow(Spool.open(Path(sys.argv[1])), Settings()); print(outcome.state, outcome.reason)"
     )

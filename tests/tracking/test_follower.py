@@ -353,8 +353,7 @@ def test_no_credential_goes_up(
 
 def test_two_processes_open_one_new_store(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from tbd.measure.figures import Figures
-from tbd.tracking.follower import follow;"
+        "import sys; from pathlib import Path; from tbd.tracking.follower import follow;"
         "from tbd.tracking.spool import Spool; from tbd.tracking.store import Settings;"
         "outcome = follow(Spool.open(Path(sys.argv[1])), Settings()); print(outcome.state, outcome.reason)"
     )

@@ -12,23 +12,24 @@ def recurrence(cell, state, sequences, constants, weights):
     """Runs `cell` over the first axis of `sequences`; gives each part of the state after every step, stacked.
 
     cell(product, inputs, state, constants) -> the next state, a list like `state`. `inputs` are the sequences at one
-    step and product(k, x) is x @ weights[k], to be called once for each weight. All arguments are lists of tensors of
-    one floating type; the weights may be used in `cell` through `product` alone. Differentiable by all four lists.
+    step. weights[k] is a list of matrices and product(k, *factors) the sum of factor @ matrix over it, to be called once
+    for each k; the weights may be used in `cell` through `product` alone. All tensors have one floating type.
+    Differentiable by all four lists.
 
     The backward loop computes the cell's element-wise operations again rather than keep their results.
     """
-    counts = [len(state), len(sequences), len(constants), len(weights)]
+    counts = [len(state), len(sequences), len(constants), *map(len, weights)]
 
     @tf.custom_gradient
     def run(*arrays):
-        state, sequences, constants, weights = split(arrays, counts)
+        state, sequences, constants, *weights = split(arrays, counts)
         steps = tf.shape(sequences[0])[0]
 
         def forward(t, state, states, results):
             found = {}
 
-            def product(k, x):
-                found[k] = tf.matmul(x, weights[k])
+            def product(k, *factors):
+                found[k] = sum(tf.matmul(x, matrix) for x, matrix in zip(factors, weights[k], strict=True))
                 return found[k]
 
             after = cell(product, [s[t] for s in sequences], state, constants)
@@ -37,7 +38,7 @@ def recurrence(cell, state, sequences, constants, weights):
             return t + 1, after, states, results
 
         states = [array_of(part, steps + 1).write(0, part) for part in state]
-        results = [array_of(weight, steps) for weight in weights]
+        results = [array_of(matrices[0], steps) for matrices in weights]
         _, _, states, results = loop(forward, steps, (0, state, states, results))
         states = [array.stack() for array in states]
         results = [array.stack() for array in results]
@@ -47,7 +48,7 @@ def recurrence(cell, state, sequences, constants, weights):
 
         return [stack[1:] for stack in states], gradient
 
-    return run(*state, *sequences, *constants, *weights)
+    return run(*state, *sequences, *constants, *flat(weights))
 
 
 def backward(cell, states, results, sequences, constants, weights, upstream):
@@ -57,20 +58,20 @@ def backward(cell, states, results, sequences, constants, weights, upstream):
     def body(n, state_gradients, constant_gradients, sequence_arrays, factors, result_gradients):
         t = steps - 1 - n
         state, inputs = [stack[t] for stack in states], [s[t] for s in sequences]
-        factor, result_gradient = {}, {}
+        factors_of, result_gradient = {}, {}
 
-        def product(k, x):
-            factor[k] = x
+        def product(k, *factors):
+            factors_of[k] = factors
 
             @tf.custom_gradient
-            def kept(x):
+            def kept(*factors):
                 def gradient(by_result):
                     result_gradient[k] = by_result
-                    return tf.matmul(by_result, weights[k], transpose_b=True)
+                    return [tf.matmul(by_result, matrix, transpose_b=True) for matrix in weights[k]]
 
                 return results[k][t], gradient
 
-            return kept(x)
+            return kept(*factors)
 
         with tf.GradientTape() as tape:
             tape.watch([state, inputs, constants])
@@ -84,7 +85,10 @@ def backward(cell, states, results, sequences, constants, weights, upstream):
             by_state,
             [total + g for total, g in zip(constant_gradients, by_constants, strict=True)],
             [array.write(t, g) for array, g in zip(sequence_arrays, by_inputs, strict=True)],
-            [array.write(t, factor[k]) for k, array in enumerate(factors)],
+            [
+                [array.write(t, x) for array, x in zip(arrays, factors_of[k], strict=True)]
+                for k, arrays in enumerate(factors)
+            ],
             [array.write(t, result_gradient[k]) for k, array in enumerate(result_gradients)],
         )
 
@@ -93,14 +97,13 @@ def backward(cell, states, results, sequences, constants, weights, upstream):
         [tf.zeros_like(stack[0]) for stack in states],
         [tf.zeros_like(constant) for constant in constants],
         [array_of(s, steps) for s in sequences],
-        [array_of(weight, steps) for weight in weights],
-        [array_of(weight, steps) for weight in weights],
+        [[array_of(matrix, steps) for matrix in matrices] for matrices in weights],
+        [array_of(matrices[0], steps) for matrices in weights],
     )
     _, by_state, by_constants, by_sequences, factors, result_gradients = loop(body, steps, start)
-    by_weights = [
-        tf.matmul(rows(factor), rows(gradient), transpose_a=True)
-        for factor, gradient in zip(factors, result_gradients, strict=True)
-    ]
+    by_weights = []
+    for arrays, gradients in zip(factors, map(rows, result_gradients), strict=True):
+        by_weights += [tf.matmul(rows(array), gradients, transpose_a=True) for array in arrays]
     return [*by_state, *[array.stack() for array in by_sequences], *by_constants, *by_weights]
 
 
@@ -111,6 +114,10 @@ def split(arrays, counts):
         found.append(arrays[:count])
         arrays = arrays[count:]
     return found
+
+
+def flat(lists):
+    return [one for part in lists for one in part]
 
 
 def array_of(like, size):

@@ -54,7 +54,7 @@ class Network:
         for layer in range(self.layers):
             prefix = f"encoder.{layer}."
             gates = tf.tensordot(x, w[prefix + "input"], 1) + w[prefix + "bias"]
-            h, c = recurrence(encoder_cell, [zero, zero], [gates], [], [w[prefix + "hidden"]])
+            h, c = recurrence(encoder_cell, [zero, zero], [gates], [], [[w[prefix + "hidden"]]])
             final += [tf.gather_nd(h, last), tf.gather_nd(c, last)]
             x = h
         return x, final
@@ -70,9 +70,9 @@ class Network:
         words = tf.gather(w["decoder.embedding"], tf.transpose(target))
         by_word, by_attentional = tf.split(w["decoder.0.input"], 2)
         gates = tf.tensordot(words, by_word, 1) + w["decoder.0.bias"]
-        products = [tf.concat([by_attentional, w["decoder.0.hidden"]], 0)]
+        products = [[by_attentional, w["decoder.0.hidden"]]]
         for layer in range(1, self.layers):
-            products.append(tf.concat([w[f"decoder.{layer}.input"], w[f"decoder.{layer}.hidden"]], 0))
+            products.append([w[f"decoder.{layer}.input"], w[f"decoder.{layer}.hidden"]])
         biases = [w[f"decoder.{layer}.bias"] for layer in range(1, self.layers)]
 
         def cell(product, inputs, state, constants):
@@ -81,15 +81,15 @@ class Network:
             after = []
             for layer in range(self.layers):
                 h, c = state[2 * layer : 2 * layer + 2]
-                gates = product(layer, tf.concat([x, h], 1)) + (biases[layer - 1] if layer else inputs[0])
+                gates = product(layer, x, h) + (biases[layer - 1] if layer else inputs[0])
                 x, c = lstm(gates, c)
                 after += [x, c]
             query = product(self.layers, x)
             score = tf.linalg.matvec(tf.tanh(keys + query[:, None]), v) + mask
             context = tf.squeeze(tf.matmul(tf.nn.softmax(score)[:, None], memory), 1)
-            return [product(self.layers + 1, tf.concat([x, context], 1)), *after]
+            return [product(self.layers + 1, x, context), *after]
 
-        products += [w["attention.query"], w["attention.output"]]
+        products += [[w["attention.query"]], tf.split(w["attention.output"], 2)]
         constants = [memory, keys, w["attention.v"], *biases]
         return recurrence(cell, [tf.zeros_like(state[0]), *state], [gates], constants, products)[0]
 

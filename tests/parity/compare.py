@@ -7,7 +7,7 @@ The reference is PyTorch in float64 on the CPU. Errors, all relative:
     trained/NAME    norm of the difference / norm of what 10 steps changed in the reference: the drift
 
 In float64 a loss may differ by 1e-9 and a gradient, or a drift, by 1e-6. In float32 no fixed bound is honest: rounding
-flips ReLUs, and those flip gradients. So it is calibrated: the first loss 1e-5, and every other error at most 3 times the
+flips ReLUs, and those flip gradients. So it is calibrated: the first loss 1e-5, every other error at most 3 times the
 one that PyTorch in float32 makes itself on the same batch, or 1e-5 where that is more.
 """
 

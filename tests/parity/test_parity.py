@@ -1,5 +1,9 @@
 """Every framework trains the same network: the reference is PyTorch in float64 on the CPU."""
 
+import json
+import pathlib
+import subprocess
+
 import compare
 import faults
 import pytest
@@ -35,3 +39,11 @@ def test_the_calibration_of_float32_is_no_free_pass(model, observation, referenc
 def test_a_planted_fault_fails(fault, model, framework, observation, reference):
     own = observation(model, "pytorch", "fp32")
     assert compare.failures(observation(model, framework, "fp32", fault), reference(model), own) != []
+
+
+@pytest.mark.parametrize("model", ["resnet50", "seq2seq"])
+def test_operations_are_those_that_pytorch_counts(model, framework_python):
+    command = [framework_python("pytorch"), str(pathlib.Path(__file__).parent / "count.py"), model]
+    counted = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert counted["forward"] == pytest.approx(2 * counted["macs"], rel=0.01)
+    assert counted["step"] == pytest.approx(counted["flops"], rel=0.01)

@@ -19,8 +19,7 @@ class PyTorch(Framework):
         hardware = request["hardware"]
         if request["precision"] not in DTYPES:
             raise Unsupported(
-                "precision=%s: the PyTorch networks here train in %s"
-                % (request["precision"], ", ".join(sorted(DTYPES)))
+                f"precision={request['precision']}: the PyTorch networks here train in {', '.join(sorted(DTYPES))}"
             )
         self.dtype = DTYPES[request["precision"]]
         torch.set_num_threads(hardware["threads"])

@@ -81,24 +81,71 @@ class Network(nn.Module):
         embedded = functional.embedding(arrays["target_input"].t(), self.decoder_embedding)
         of_embedded, of_attentional = self.decoder_input[0].split(width, 1)
         known = functional.linear(embedded, of_embedded, self.decoder_bias[0])
-        of_input = [of_attentional.t(), *(weight.t() for weight in self.decoder_input[1:])]
-        of_hidden = [weight.t() for weight in self.decoder_hidden]
+        of_input = [Recurrent(weight) for weight in (of_attentional, *self.decoder_input[1:])]
+        of_hidden = [Recurrent(weight) for weight in self.decoder_hidden]
+        of_query, of_output = Recurrent(self.attention_query), Recurrent(self.attention_output)
         attentional = torch.zeros_like(hidden[0])
         outputs = []
         for gates in known.unbind(0):
             x = attentional
             for layer in range(self.layers):
                 bias = gates if layer == 0 else self.decoder_bias[layer]
-                sums = torch.addmm(torch.addmm(bias, x, of_input[layer]), hidden[layer], of_hidden[layer])
+                sums = of_input[layer](x) + of_hidden[layer](hidden[layer]) + bias
                 hidden[layer], cell[layer] = lstm_cell(sums, cell[layer])
                 x = hidden[layer]
-            query = functional.linear(hidden[-1], self.attention_query)
+            query = of_query(hidden[-1])
             score = torch.tanh(keys + query.unsqueeze(1)) @ self.attention_v
             weight = torch.softmax(score + mask, 1)
             context = torch.bmm(weight.unsqueeze(1), memory).squeeze(1)
-            attentional = functional.linear(torch.cat([hidden[-1], context], 1), self.attention_output)
+            attentional = of_output(torch.cat([hidden[-1], context], 1))
             outputs.append(attentional)
         return torch.stack(outputs)
+
+
+class Recurrent:
+    """A product with a weight (out, in) that is taken at every step of a recurrence.
+
+    Autograd alone would make and add up one gradient of the weight's size a step, each of a product as thin as the
+    batch. Here the backward pass keeps the steps' inputs and gradients and multiplies them once.
+    """
+
+    def __init__(self, weight):
+        self.steps = []  # [(gradient by the product, input)], filled in the backward pass
+        self.weight = Gathered.apply(weight, self.steps)
+
+    def __call__(self, x):
+        return Step.apply(x, self.weight, self.steps)
+
+
+class Gathered(torch.autograd.Function):
+    """The weight itself; its gradient is worked out when the backward pass of every step is done."""
+
+    @staticmethod
+    def forward(context, weight, steps):
+        context.steps = steps
+        return weight.view_as(weight)
+
+    @staticmethod
+    def backward(context, _):
+        gradients, inputs = zip(*context.steps, strict=True)
+        context.steps.clear()
+        return torch.cat(gradients).t() @ torch.cat(inputs), None
+
+
+class Step(torch.autograd.Function):
+    """One product. Gives the weight no gradient, but leaves in `steps` what it is made of."""
+
+    @staticmethod
+    def forward(context, x, weight, steps):
+        context.save_for_backward(x, weight)
+        context.steps = steps
+        return x @ weight.t()
+
+    @staticmethod
+    def backward(context, gradient):
+        x, weight = context.saved_tensors
+        context.steps.append((gradient, x))
+        return gradient @ weight, None, None
 
 
 def lstm_cell(gates, cell):

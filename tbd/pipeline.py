@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,19 @@ def run_job(config: DictConfig, overrides: str = "", parent: Spool | None = None
     recording, where the user ended it.
     """
     planned = plan(config)
-    spool = open_spool(planned, overrides, parent)
-    with Progress(expected_steps(planned)) as progress:
-        ending = train(planned, spool, progress)
+    try:
+        spool = open_spool(planned, overrides, parent)
+    except OSError as error:
+        print(f"tbd: {error.filename}: {error.strerror}: tracking.runs=FOLDER names another place", file=sys.stderr)
+        return status.EXIT_CODES[status.CRASHED]
+    with Progress(expected_steps(planned)) as progress, ThreadPoolExecutor(max_workers=1) as background:
+        # in a thread, so that Ctrl-C does not reach into the middle of MLflow's import or its store's first migration
+        opened = background.submit(open_record, spool, settings(planned))
+        ending = train(planned, spool, opened, progress)
         with unhurried(progress):
             keep_going(lambda: spool.end(ending.status, ending.cause, status.EXIT_CODES[ending.status]))
             progress.phase("record")
+            opened.result()
             figures, notes = record(spool, settings(planned))
     summary(planned.title, ending.status, ending.cause, figures.metrics, figures.tags.get("tbd.throughput_unit", ""), notes)
     if ending.status == status.INTERRUPTED:
@@ -70,10 +78,16 @@ def expected_steps(planned: Plan) -> dict[str, int]:
     return {"timed": measure["steps"], "trace": measure["trace_steps"]}
 
 
-def train(planned: Plan, spool: Spool, progress: Progress) -> Ended:
+def open_record(spool: Spool, where: Settings) -> None:
+    """Make the run visible in MLflow, and close what killed controllers left open."""
+    follower.open_run(spool, where)
+    reaper.reap(spool.path.parent, where)
+
+
+def train(planned: Plan, spool: Spool, opened: Future[None], progress: Progress) -> Ended:
     """Launch the worker and watch it to its end, whatever that is."""
     try:
-        return launch(planned, spool, progress)
+        return launch(planned, spool, opened, progress)
     except Ended as ending:
         return ending
     except KeyboardInterrupt:
@@ -83,12 +97,14 @@ def train(planned: Plan, spool: Spool, progress: Progress) -> Ended:
         return Ended(status.CRASHED, f"{error.filename or spool.path}: {error.strerror or error}")
 
 
-def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
+def launch(planned: Plan, spool: Spool, opened: Future[None], progress: Progress) -> Ended:
     c = planned.config
     if planned.unsupported:
         return Ended(status.UNSUPPORTED, planned.unsupported)
     framework, measure = c["framework"], c["measure"]
 
+    progress.phase("open")
+    opened.result()  # from here on nothing is sent until the end: the worker will be alone on the machine
     enter(spool, progress, "environment")
     found = project.load(framework["project"] or framework["name"])
     manager = "local" if framework["python"] else framework["env_manager"]
@@ -100,13 +116,6 @@ def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
     process = project.start(environment, found, request, c["hardware"]["threads"], spool.path / "worker.log")
     gpus = c["hardware"]["device"] == "gpu"
     with Sampler(spool, process.pid, gpus=gpus, visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES")):
-        try:
-            # while the worker imports its framework: nothing is sent once it measures
-            follower.open_run(spool, settings(planned))
-            reaper.reap(spool.path.parent, settings(planned))
-        except KeyboardInterrupt:
-            process.terminate()
-            raise
         passes = len(repeated(measure["passes"], measure["repeats"]))
         name, cause = watch(process, spool.path / "events.jsonl", passes, measure["timeout_s"], progress)
     return Ended(name, cause)
@@ -133,7 +142,7 @@ def record(spool: Spool, where: Settings) -> tuple[Figures, list[str]]:
     except OSError as error:
         notes.append(f"figures  not written: {error.strerror}: {error.filename}")
         figures = compute(spool.path)
-    outcome = follower.follow(spool, where)
+    outcome = follower.follow(spool, where, figures)
     if outcome.state == "synced":
         notes.append(f"MLflow   experiment {spool.run['experiment']}, run {outcome.run_id}")
         notes.append("open it  make ui, or: mlflow ui --backend-store-uri " + str(outcome.tracking_uri))

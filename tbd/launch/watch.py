@@ -77,7 +77,7 @@ def watch(process: Process, events_path: Path, passes: int, timeout_s: float, li
                     f"no event from the worker for {timeout_s:g} s in the phase {phase}: "
                     "it hangs, or needs a longer measure.timeout_s"
                 )
-    except KeyboardInterrupt:
+    except BaseException:
         process.terminate()
         raise
     return judge(process, ends, passes, oom_kills_so_far() - oom_kills)

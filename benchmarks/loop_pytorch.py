@@ -1,0 +1,44 @@
+"""A training loop as one writes it by hand, over the same network and batches, with a clock around it and nothing else.
+
+python loop_pytorch.py REQUEST WARMUP STEPS prints {"seconds": ..., "cpu_s": ...} of the steps after the warm-up.
+"""
+
+import json
+import sys
+import time
+
+import numpy
+import torch
+
+from tbd import frameworks, models
+from tbd.worker.passes import cpu_seconds
+
+
+def main(request_path: str, warmup: int, steps: int) -> None:
+    with open(request_path) as file:
+        request = json.load(file)
+    options = {key: value for key, value in request["model"].items() if key != "name"}
+    specification = models.create(request["model"]["name"], options)
+    training = frameworks.create(request).build(specification, specification.initial_weights(request["seed"]))
+    network, optimizer = training.network, training.optimizer
+    clip_norm = specification.optimizer(request["batch_size"]).clip_norm
+    random = numpy.random.RandomState(request["seed"])
+    batches = [specification.synthetic_batch(request["batch_size"], random) for _ in range(8)]
+
+    def train(count: int) -> None:
+        for step in range(count):
+            loss = network({name: torch.from_numpy(array) for name, array in batches[step % len(batches)].items()})
+            loss.backward()
+            if clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(training.trainable, clip_norm)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    train(warmup)
+    cpu, begin = cpu_seconds(), time.monotonic()
+    train(steps)
+    print(json.dumps({"seconds": time.monotonic() - begin, "cpu_s": cpu_seconds() - cpu}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,7 +1,7 @@
 """Operations of a model's full size by PyTorch's own counter: python count.py MODEL writes {"forward": n, "step": n}.
 
-The counter knows products of matrices and convolutions; a matrix times a vector is added to it. It doesn't know oneDNN's
-fused LSTM, so that is switched off. Every sentence is as long as the batch, so that nothing is skipped.
+The counter knows products of matrices and convolutions; a matrix times a vector is added to it. It has no figure for
+oneDNN's fused LSTM, so that is switched off. Every sentence is as long as the batch, so that nothing is skipped.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Facts of PyTorch's adapter, found in its environment: pytorch_probe.py REQUEST.json FOLDER writes FOLDER/facts.json."""
+"""Facts of PyTorch's adapter, in its environment: pytorch_probe.py REQUEST.json FOLDER writes FOLDER/facts.json."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 """What TensorFlow's adapter does, as JSON on stdout: run by test_tensorflow_training.py in TensorFlow's environment.
 
-    python tests/frameworks/tensorflow_facts.py FOLDER timing|memory
+python tests/frameworks/tensorflow_facts.py FOLDER timing|memory
 """
 
 import json

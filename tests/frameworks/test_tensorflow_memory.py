@@ -107,7 +107,19 @@ def test_slack_is_what_the_allocator_hands_out_beyond_the_request_at_the_peak():
 
 
 def test_phases_are_cut_where_the_fewest_events_are_on_the_wrong_side():
-    order = [FORWARD, BACKWARD, FORWARD, FORWARD, BACKWARD, BACKWARD, OPTIMIZER, BACKWARD, BACKWARD, OPTIMIZER, OPTIMIZER]
+    order = [
+        FORWARD,
+        BACKWARD,
+        FORWARD,
+        FORWARD,
+        BACKWARD,
+        BACKWARD,
+        OPTIMIZER,
+        BACKWARD,
+        BACKWARD,
+        OPTIMIZER,
+        OPTIMIZER,
+    ]
     events = [allocation(n, 1, operation) for n, operation in enumerate(order)]
     found = described(events)
     assert found["phases"] == {"forward": [1, 5], "backward": [5, 10], "update": [10, 12]}

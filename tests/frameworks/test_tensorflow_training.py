@@ -107,7 +107,9 @@ def test_weights_and_optimizer_state_are_exact(memory, model):
 def test_the_categories_sum_to_the_allocators_peak(memory, model):
     for recorded in memory[model]["batches"]:
         allocator = recorded["allocator"]
-        assert sum(peak(recorded).values()) + allocator["slack_bytes"] == pytest.approx(allocator["peak_bytes"], rel=0.01)
+        assert sum(peak(recorded).values()) + allocator["slack_bytes"] == pytest.approx(
+            allocator["peak_bytes"], rel=0.01
+        )
 
 
 @MODELS

@@ -49,7 +49,8 @@ class TensorFlow(Framework):
         gpus = config.list_physical_devices("GPU")
         if not gpus:
             raise Unsupported(
-                f"TensorFlow {self.version()} sees no GPU: take hardware=cpu, or install tensorflow[and-cuda] and a driver"
+                f"TensorFlow {self.version()} sees no GPU: take hardware=cpu, or install tensorflow[and-cuda] and "
+                "a driver (TF_CPP_MIN_LOG_LEVEL=0 shows what it misses)"
             )
         config.set_visible_devices(gpus[:1], "GPU")
         config.experimental.set_memory_growth(gpus[0], True)

@@ -18,7 +18,7 @@ import os
 from tbd.frameworks.tensorflow import xplane
 
 METHOD = (
-    "allocation events of TensorFlow's profiler, by the phase of the operation that allocated and of the one that freed; "
+    "allocation events of TensorFlow's profiler, by the phases of the operations that allocated and freed; "
     "variables and batch by their sizes"
 )
 ORDER = ("forward", "backward", "update")
@@ -38,8 +38,8 @@ def in_use(device):
 def reserve(device):
     """Makes the CPU's best-fit allocator take one region of a quarter of the machine's memory; none of it is touched.
 
-    A region that grows bit by bit leaves pieces that are handed out whole to requests of more than half their size (10 %
-    of seq2seq's peak). One region is what the allocator has on a GPU, and makes the peak the same in every run.
+    A region that grows bit by bit leaves pieces that are handed out whole to requests of more than half their size
+    (10 % of seq2seq's peak). One region is what the allocator has on a GPU, and makes the peak the same in every run.
     """
     import tensorflow as tf
 
@@ -104,8 +104,8 @@ def description(events, persistent, begin, peak, gradient_names):
 def followed(events, replaceable):
     """([(buffer, allocated by, freed by or None)], [slack after each event]) of the buffers that the events make.
 
-    The order axis is the event's number, from 1. What is freed without having been made here was there before: one of the
-    `replaceable` buffers of its size (a step replaces the running statistics), which then dies there.
+    The order axis is the event's number, from 1. What is freed without having been made here was there before: one of
+    the `replaceable` buffers of its size (a step replaces the running statistics), which then dies there.
     """
     made, living, slack, slack_at = [], {}, 0, []
     by_size = collections.defaultdict(list)

@@ -12,8 +12,8 @@ def recurrence(cell, state, sequences, constants, weights):
     """Runs `cell` over the first axis of `sequences`; gives each part of the state after every step, stacked.
 
     cell(product, inputs, state, constants) -> the next state, a list like `state`. `inputs` are the sequences at one
-    step. weights[k] is a list of matrices and product(k, *factors) the sum of factor @ matrix over it, to be called once
-    for each k; the weights may be used in `cell` through `product` alone. All tensors have one floating type.
+    step. weights[k] is a list of matrices and product(k, *factors) the sum of factor @ matrix over it, to be called
+    once for each k; the weights may be used in `cell` through `product` alone. All tensors have one floating type.
     Differentiable by all four lists.
 
     The backward loop computes the cell's element-wise operations again rather than keep their results.

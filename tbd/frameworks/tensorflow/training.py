@@ -5,7 +5,8 @@ import collections
 import tensorflow as tf
 
 from tbd.frameworks.base import Training
-from tbd.frameworks.tensorflow import layouts, memory, optimizer as optimizers, trace
+from tbd.frameworks.tensorflow import layouts, memory, trace
+from tbd.frameworks.tensorflow import optimizer as optimizers
 
 RUN_AHEAD = 4  # steps enqueued on a GPU before the loop waits: enough to keep it busy, few enough to bound the memory
 

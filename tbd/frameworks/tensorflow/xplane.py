@@ -1,4 +1,4 @@
-"""Reads XPlane, the form in which TensorFlow's profiler writes: planes (devices) of lines (threads, streams) of events."""
+"""Reads XPlane, what TensorFlow's profiler writes: planes (devices) of lines (threads, streams) of events."""
 
 import collections
 import contextlib
@@ -16,7 +16,9 @@ def recording():
     import tensorflow as tf
 
     found = []
-    options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=1)
+    options = tf.profiler.experimental.ProfilerOptions(
+        host_tracer_level=2, python_tracer_level=0, device_tracer_level=1
+    )
     with tempfile.TemporaryDirectory() as folder:
         tf.profiler.experimental.start(folder, options)
         try:

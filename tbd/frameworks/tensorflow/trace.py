@@ -20,7 +20,8 @@ def chrome_trace(events):
     """{"traceEvents": [...]} of the profiler's events.
 
     Operations on the host's threads are "cpu_op", named by their type (Conv2D) with the full name in args; kernels,
-    copies and fills on a GPU's streams are "kernel", "gpu_memcpy" and "gpu_memset". Times are microseconds from the first.
+    copies and fills on a GPU's streams are "kernel", "gpu_memcpy" and "gpu_memset". Times are microseconds from the
+    first.
     """
     kept = [(event, *kind) for event in events if (kind := category_and_name(event))]
     start = min((event.begin_ns for event, _, _ in kept), default=0)

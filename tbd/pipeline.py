@@ -46,7 +46,8 @@ def run_job(config: DictConfig, overrides: str = "", parent: Spool | None = None
             progress.phase("record")
             opened.result()
             figures, notes = record(spool, settings(planned))
-    summary(planned.title, ending.status, ending.cause, figures.metrics, figures.tags.get("tbd.throughput_unit", ""), notes)
+    unit = figures.tags.get("tbd.throughput_unit", "")
+    summary(planned.title, ending.status, ending.cause, figures.metrics, unit, notes)
     if ending.status == status.INTERRUPTED:
         raise KeyboardInterrupt
     return status.EXIT_CODES[ending.status]

@@ -114,7 +114,8 @@ def composition_problem(error: Exception, overrides: list[str]) -> str:
     if key.startswith("framework.options."):
         return f"{key}: options are free, each is to be added: +{key}=..."
     if isinstance(cause, ConfigKeyError | ConfigAttributeError) or cause is error:
-        return f"{key}: there is no such key.{suggestion(key, known_keys())} python -m tbd.train --cfg job shows all keys"
+        near = suggestion(key, known_keys())
+        return f"{key}: there is no such key.{near} python -m tbd.train --cfg job shows all keys"
     written = next((o for o in overrides if o.startswith(f"{key}=")), key)
     return f"{written}: {first_line(cause)}"
 

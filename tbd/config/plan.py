@@ -64,9 +64,9 @@ class Plan:
 
 def plan(config: DictConfig) -> Plan:
     """The Plan of a composed configuration. Raises BadConfig for a value that is impossible."""
-    values = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
-    assert isinstance(values, dict)
-    values = {str(key): value for key, value in values.items() if key != "hydra"}
+    composed = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
+    assert isinstance(composed, dict)
+    values: dict[str, Any] = {str(key): value for key, value in composed.items() if key != "hydra"}
     check_given(values)
     check_keys(values)
     check_numbers(values)
@@ -135,9 +135,7 @@ def check_choices(values: dict[str, Any]) -> None:
     if framework["env_manager"] == "local" and not framework["python"]:
         raise BadConfig("framework.env_manager=local needs the interpreter: add framework.python=/path/to/python")
     if framework["python"] and framework["env_manager"] not in ("auto", "local"):
-        raise BadConfig(
-            f"framework.python goes with framework.env_manager=local, not with {framework['env_manager']}"
-        )
+        raise BadConfig(f"framework.python goes with framework.env_manager=local, not with {framework['env_manager']}")
 
 
 def check_hardware(hardware: dict[str, Any]) -> None:

@@ -1,7 +1,9 @@
 """The contract of a data source: tbd/data/<name>.py defines open_source(specification, request), which gives a Source.
 
-numpy only, but for Pillow where pictures are decoded; no framework, Python 3.6 syntax: every framework's worker uses it.
+numpy only, but for Pillow where pictures are decoded; no framework, Python 3.6 syntax: every framework's worker uses
+it.
 """
+
 import collections
 
 # What the training loop takes: `arrays` as the specification's synthetic_batch gives them, `items` {unit: count} and

@@ -1,4 +1,5 @@
 """The frameworks: one adapter each, all behind tbd/frameworks/base.py."""
+
 import importlib
 import os
 

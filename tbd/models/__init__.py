@@ -1,4 +1,5 @@
 """The models. One folder each: specification.py (framework-free) and one file a framework, named as the framework."""
+
 import importlib
 import os
 
@@ -6,9 +7,7 @@ import os
 def names():
     """Every model, sorted."""
     here = os.path.dirname(os.path.abspath(__file__))
-    return sorted(
-        name for name in os.listdir(here) if os.path.isfile(os.path.join(here, name, "specification.py"))
-    )
+    return sorted(name for name in os.listdir(here) if os.path.isfile(os.path.join(here, name, "specification.py")))
 
 
 def frameworks(model):

@@ -8,13 +8,15 @@ Canonical layouts, which each framework's network converts to and from its own:
     embedding (rows, features)
     vector    (features,)
 """
+
 import collections
 import zlib
 
 import numpy
 
 # One trainable array, or (trainable=False) one that the network keeps but no gradient moves, such as the running
-# statistics of batch norm. `initialiser` is ("normal", standard deviation), ("uniform", half width), ("constant", value).
+# statistics of batch norm. `initialiser` is ("normal", standard deviation), ("uniform", half width) or
+# ("constant", value).
 # `kind` is one of the canonical layouts above. `decay`: whether the optimizer's weight decay applies.
 Parameter = collections.namedtuple("Parameter", "name shape kind initialiser trainable decay")
 

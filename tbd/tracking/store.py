@@ -44,7 +44,7 @@ def tracking_uri(settings: Settings, spool: Spool | None = None) -> str:
     import mlflow
 
     uri = settings.uri
-    chosen: bool = mlflow.is_tracking_uri_set()  # type: ignore[no-untyped-call]
+    chosen: bool = mlflow.is_tracking_uri_set()
     if uri is None and not chosen and spool is not None:
         known = str(spool.mlflow().get("tracking_uri", ""))
         uri = known if known and HIDDEN not in known else None

@@ -1,8 +1,9 @@
 """The worker: python -m tbd.worker REQUEST. Runs the request's passes one after the other, each in a fresh process.
 
-Standard library only, so that it costs nothing beside the pass that it waits for. Ends with the first pass that is not ok,
-with that pass's exit code; a pass that a signal killed gets its `end` event from here.
+Standard library only, so that it costs nothing beside the pass that it waits for. Ends with the first pass that is not
+ok, with that pass's exit code; a pass that a signal killed gets its `end` event from here.
 """
+
 import json
 import os
 import signal

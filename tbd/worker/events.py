@@ -1,4 +1,5 @@
 """The worker's events.jsonl: append-only, one JSON object a line, each by one write (docs/events.md)."""
+
 import json
 import os
 import platform

@@ -1,4 +1,5 @@
 """A process that does not outlive the one that started it."""
+
 import ctypes
 import os
 import signal

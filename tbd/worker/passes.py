@@ -1,7 +1,9 @@
 """The three passes: timing with nothing attached, trace with the profiler, memory with every allocation recorded.
 
-Knows no model and no framework. Each pass runs in a fresh process and writes facts alone; figures are computed elsewhere.
+Knows no model and no framework. Each pass runs in a fresh process and writes facts alone; figures are computed
+elsewhere.
 """
+
 import json
 import math
 import os

@@ -1,8 +1,9 @@
 """One pass in a process of its own: python -m tbd.worker.run_pass REQUEST PASS.
 
-Writes its events into the spool; its exit code is the status's (tbd/worker/status.py). What goes wrong is told on stderr
-too, as "tbd: STATUS: cause", so that the cause survives a disk that is full.
+Writes its events into the spool; its exit code is the status's (tbd/worker/status.py). What goes wrong is told on
+stderr too, as "tbd: STATUS: cause", so that the cause survives a disk that is full.
 """
+
 import json
 import os
 import signal

@@ -32,6 +32,7 @@ class Ended(Exception):
     """Ends the run with `status` and its one-line `cause`, in the user's words."""
 
     def __init__(self, status, cause):
+        # type: (str, str) -> None
         super(Ended, self).__init__(cause)
         self.status = status
         self.cause = cause

@@ -1,7 +1,7 @@
 """Whether the step time has become steady: the test that ends the warm-up.
 
-The cost of a step is its time by its work, seconds a floating-point operation of the model, so that batches of different
-shapes (length buckets) can be compared. Over the last `WINDOW` steps:
+The cost of a step is its time by its work, seconds a floating-point operation of the model, so that batches of
+different shapes (length buckets) can be compared. Over the last `WINDOW` steps:
 
     drift     = |median(second half) / median(first half) - 1|
     variation = 1.4826 x median(|cost - median(cost)|) / median(cost)
@@ -9,6 +9,7 @@ shapes (length buckets) can be compared. Over the last `WINDOW` steps:
 The steps are steady where drift <= MAX_DRIFT and variation <= MAX_VARIATION. 1.4826 makes the median absolute deviation
 estimate the standard deviation of a normal distribution (Rousseeuw and Croux 1993, section 1).
 """
+
 import collections
 
 import numpy

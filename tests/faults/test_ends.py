@@ -57,7 +57,7 @@ def test_an_environment_that_does_not_import_its_framework(tmp_path: Path) -> No
     (project / "MLproject").write_text(
         "name: tbd-broken\nentry_points:\n"
         '  worker:\n    parameters: {request: string}\n    command: "python w.py {request}"\n'
-        '  verify:\n    command: "python -c \'import no_such_framework\'"\n'
+        "  verify:\n    command: \"python -c 'import no_such_framework'\"\n"
     )
     done = train(tmp_path, *SLEEP, f"framework.project={project}")
     assert done.returncode == 5

@@ -67,7 +67,9 @@ def test_ctrl_c_while_an_environment_is_built(tmp_path: Path) -> None:
 
 def test_ctrl_c_while_the_record_is_made_lets_it_finish(tmp_path: Path) -> None:
     process = start(tmp_path, *SLEEP, "measure.passes=[timing]")
-    wait_until(lambda: any(e["event"] == "end" for s in spools(tmp_path) for e in events(s, "controller.jsonl")), process)
+    wait_until(
+        lambda: any(e["event"] == "end" for s in spools(tmp_path) for e in events(s, "controller.jsonl")), process
+    )
     code, error = interrupt(process)
     assert "Traceback" not in error
     (run,) = mlflow_runs(tmp_path)

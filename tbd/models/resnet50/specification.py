@@ -8,6 +8,7 @@ downsample.1 (batch norm); elsewhere it is the identity. The stem is conv1 7x7 s
 3x3 stride 2 padding 1; the head is the mean over height and width, then fc. No convolution has a bias.
 The loss is the mean cross-entropy over the batch.
 """
+
 import collections
 import math
 
@@ -47,7 +48,7 @@ class ResNet50(Specification):
         size = halved(size)  # the max-pool
         channels = width
         for stage, count in enumerate(self.blocks):
-            middle = width * 2 ** stage
+            middle = width * 2**stage
             for block in range(count):
                 stride = 2 if block == 0 and stage > 0 else 1
                 out_size = halved(size) if stride == 2 else size

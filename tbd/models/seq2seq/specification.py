@@ -1,13 +1,13 @@
 """Attention-based LSTM translation, as in the NMT tutorial that the TBD paper trained.
 
-Sources: Luong, Brevdo and Zhao, "Neural Machine Translation (seq2seq) Tutorial", 2017 (sizes, reversed source, vocabularies
-of IWSLT15 en-vi); Bahdanau et al., arXiv 1409.0473 (the attention); Luong et al., arXiv 1508.04025, section 3.3 (input
-feeding); Hochreiter and Schmidhuber 1997 with forget gates (the LSTM).
+Sources: Luong, Brevdo and Zhao, "Neural Machine Translation (seq2seq) Tutorial", 2017 (sizes, reversed source,
+vocabularies of IWSLT15 en-vi); Bahdanau et al., arXiv 1409.0473 (the attention); Luong et al., arXiv 1508.04025,
+section 3.3 (input feeding); Hochreiter and Schmidhuber 1997 with forget gates (the LSTM).
 
     LSTM cell, gates in the order i, f, g, o, one bias:
         i, f, g, o = split(W_x x + W_h h + b);  c' = sigmoid(f) c + sigmoid(i) tanh(g);  h' = sigmoid(o) tanh(c')
-    encoder: `layers` LSTMs over the embedded, reversed source from zero states. Past a sentence's length the state stays
-        as it is; `memory` holds the top layer's outputs, and no attention falls on positions past the length.
+    encoder: `layers` LSTMs over the embedded, reversed source from zero states. Past a sentence's length the state
+        stays as it is; `memory` holds the top layer's outputs, and no attention falls on positions past the length.
     decoder, for each target position t, from the encoder's final states, layer by layer, and attentional[-1] = 0:
         x = [embedding(target_input[t]); attentional[t - 1]]                       input feeding
         h = the LSTM layers over x
@@ -18,8 +18,10 @@ feeding); Hochreiter and Schmidhuber 1997 with forget gates (the LSTM).
     loss = cross-entropy summed over the real target tokens / number of real target tokens.
 
 A batch: source (batch, S) int32 reversed, target_input and target_output (batch, T) int32, source_length and
-target_length (batch,) int32. Ids 0, 1, 2 are <unk>, <s>, </s>, as in the tutorial; rows are padded at their end with </s>.
+target_length (batch,) int32. Ids 0, 1, 2 are <unk>, <s>, </s>, as in the tutorial; rows are padded at their end with
+</s>.
 """
+
 import collections
 
 import numpy

@@ -6,9 +6,9 @@ it.
 
 import collections
 
-# What the training loop takes: `arrays` as the specification's synthetic_batch gives them, `items` {unit: count} and
-# `flops` of the specification for them, worked out beforehand so that the loop has nothing to compute.
-Batch = collections.namedtuple("Batch", "arrays items flops")
+# What the training loop takes: `arrays` as the specification's synthetic_batch gives them, and for them the
+# specification's `items` {unit: count}, `flops` and `work`, worked out beforehand: the loop has nothing to compute.
+Batch = collections.namedtuple("Batch", "arrays items flops work")
 
 
 class BadData(Exception):
@@ -17,7 +17,7 @@ class BadData(Exception):
 
 def batch_of(specification, arrays):
     """The Batch of `arrays`."""
-    return Batch(arrays, specification.items(arrays), specification.flops(arrays))
+    return Batch(arrays, specification.items(arrays), specification.flops(arrays), specification.work(arrays))
 
 
 class Source(object):

@@ -80,15 +80,20 @@ class Specification(object):
         raise NotImplementedError
 
     def macs(self, arrays):
-        """Multiply-accumulates of one forward pass over the batch's (padded) shapes."""
+        """Multiply-accumulates of one forward pass over the batch's real items, without padding."""
         raise NotImplementedError
 
     def flops(self, arrays):
-        """Floating-point operations of one training step over the batch's (padded) shapes, 2 a multiply-accumulate.
+        """Floating-point operations of one training step over the batch's real items, 2 a multiply-accumulate.
 
-        Convolutions, matrix products only, as MLPerf and torch's FlopCounterMode count: no element-wise work.
+        Convolutions and matrix products only, as MLPerf and torch's FlopCounterMode count: no element-wise work. What
+        mfu comes from: padding is computed too, but is no use.
         """
         raise NotImplementedError
+
+    def work(self, arrays):
+        """What a step's time should be proportional to: its flops, the padding of the batch's shapes included."""
+        return self.flops(arrays)
 
     def parameter_count(self):
         """Trainable parameters."""

@@ -28,7 +28,7 @@ def run_steps(training, batches, count, recorder):
         end = time.monotonic()
         recorder.step(end, waited, batch)
         ends.append(end)
-        work.append(batch.flops)
+        work.append(batch.work)
     return ends, work
 
 
@@ -64,9 +64,9 @@ def warm_up(training, batches, measure, events):
     last = time.monotonic()
     found = steady.verdict(times, work)
     while len(times) < measure["warmup_max_steps"]:
-        ends, flops = run_steps(training, batches, 1, recorder)
+        ends, works = run_steps(training, batches, 1, recorder)
         times.append(ends[0] - last)
-        work.append(flops[0])
+        work.append(works[0])
         last = ends[0]
         found = steady.verdict(times, work)
         if found.steady and len(times) >= measure["warmup_min_steps"]:
@@ -141,7 +141,7 @@ def trace(framework, training, source, request, events):
 
 def memory(framework, training, source, request, events):
     """One step on the largest batch with every allocation recorded; the optimizer's state is there by then."""
-    batch = max(source.one_of_each_shape(), key=lambda one: one.flops)
+    batch = max(source.one_of_each_shape(), key=lambda one: one.work)
     before = resident_bytes("VmRSS")
     warm_beside_timing(training, [batch] * WARM_STEPS_BEFORE_MEMORY, events)
     peak = resident_bytes("VmHWM")

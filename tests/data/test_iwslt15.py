@@ -179,7 +179,7 @@ def test_one_of_each_shape_is_what_the_stream_has(wide, many, open_text, max_len
 def test_longer_sentences_are_cut_and_counted(wide, many, open_text):
     source = open_text(wide, many, max_length=25, batch_size=8)
     assert source.describe()["counts"]["source_sentences_cut"] == 5 * 23
-    batch = max(source.one_of_each_shape(), key=lambda one: one.flops)
+    batch = max(source.one_of_each_shape(), key=lambda one: one.work)
     assert batch.arrays["source_length"].max() == 25
     assert batch.arrays["source"].shape == (8, 25)
 

@@ -11,8 +11,8 @@ import numpy
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from tbd import frameworks, models  # noqa: E402
-from tbd.models import specification as specifications  # noqa: E402
+from tbd import frameworks, models
+from tbd.models import specification as specifications
 
 
 def main():

@@ -9,7 +9,7 @@ from tbd.frameworks.tensorflow.xplane import Event
 class Stat(SimpleNamespace):
     """An XStat: one field of the protobuf's oneof `value` is set."""
 
-    def WhichOneof(self, oneof):  # noqa: N802 (protobuf's name)
+    def WhichOneof(self, oneof):
         assert oneof == "value"
         return next((name for name in vars(self) if name.endswith("_value")), None)
 

@@ -8,8 +8,7 @@ import yaml
 from mlflow.projects.utils import load_project
 
 from tbd.launch.files import PACKAGE, project_file
-
-from .conftest import own_variables
+from tests.launch.conftest import own_variables
 
 ROOT = PACKAGE.parent
 # Stands in for the modules of the commands: shows the words that reach main()

@@ -15,8 +15,7 @@ from tbd.launch import environments, interpreters, managers
 from tbd.launch.environments import MARKER, ensure, find
 from tbd.launch.managers import EnvironmentFailed, cause_of_failure
 from tbd.worker import status
-
-from .conftest import eventually, own_variables
+from tests.launch.conftest import eventually, own_variables
 
 # Installs the project's own package/, with nothing from a network; its build waits where the file `hang` is
 OWN_PACKAGE = ("--no-index ./package",)

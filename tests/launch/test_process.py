@@ -11,8 +11,7 @@ import psutil
 import pytest
 
 from tbd.launch.process import TAIL_LINES, Process
-
-from .conftest import eventually, own_variables
+from tests.launch.conftest import eventually, own_variables
 
 IGNORES_SIGTERM = "trap '' TERM; echo ready; while :; do sleep 1; done"
 

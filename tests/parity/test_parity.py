@@ -4,9 +4,9 @@ import json
 import pathlib
 import subprocess
 
-import compare
-import faults
 import pytest
+
+from tests.parity import compare, faults
 
 CELLS = [(model, framework) for model in ("resnet50", "seq2seq") for framework in ("pytorch", "tensorflow")]
 PLANTED = [(fault, model, framework) for model, framework in CELLS for fault in faults.of_model(model)]

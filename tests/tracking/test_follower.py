@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import spools
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
@@ -16,6 +15,7 @@ from tbd.measure.figures import Figures
 from tbd.tracking.follower import Outcome, follow, open_run, waits
 from tbd.tracking.spool import Spool
 from tbd.tracking.store import Settings
+from tests.tracking import spools
 
 LEAK = "hunter2-hunter2"
 

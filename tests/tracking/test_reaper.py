@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import spools
 from mlflow import MlflowClient
 
 from tbd.tracking.reaper import end_if_dead, reap
 from tbd.tracking.spool import Spool, write_json
 from tbd.tracking.store import Settings
+from tests.tracking import spools
 
 CONTROLLER = """
 import sys, time

@@ -4,13 +4,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-import spools
 
 from tbd.measure import figures
 from tbd.measure.figures import Figures
 from tbd.tracking.plots import ticks
 from tbd.tracking.spool import Spool
 from tbd.tracking.summary import number, page, unit_of
+from tests.tracking import spools
 
 HOSTILE = "<script>alert(1)</script>\"'&"
 

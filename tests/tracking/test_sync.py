@@ -2,12 +2,12 @@ import socket
 from pathlib import Path
 
 import pytest
-import spools
 from mlflow import MlflowClient
 
 from tbd.sync import main
 from tbd.tracking.spool import write_json
 from tbd.tracking.store import Settings
+from tests.tracking import spools
 
 Output = pytest.CaptureFixture[str]
 

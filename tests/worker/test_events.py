@@ -45,9 +45,9 @@ def test_steps_are_collected_and_written_with_all_their_facts(tmp_path: Path) ->
     events.phase("timed")
     recorder = StepRecorder(events)
     for index in range(3):
-        recorder.step(end=float(index), data_wait_s=0.5, batch=Batch({}, {"tokens": 10 + index, "sentences": 2}, 7))
+        recorder.step(end=float(index), data_wait_s=0.5, batch=Batch({}, {"tokens": 10 + index, "sentences": 2}, 7, 9))
     recorder.flush()
-    recorder.step(end=3.0, data_wait_s=0.0, batch=Batch({}, {"tokens": 20, "sentences": 2}, 7))
+    recorder.step(end=3.0, data_wait_s=0.0, batch=Batch({}, {"tokens": 20, "sentences": 2}, 7, 9))
     recorder.flush()
     recorder.flush()
     first, second = lines(path)[1:]

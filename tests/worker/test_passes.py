@@ -59,7 +59,7 @@ class Training:
 
 class Source:
     def __init__(self, sizes=(1, 3, 2)):
-        self.made = [Batch({"size": size}, {"items": size}, 10 * size) for size in sizes]
+        self.made = [Batch({"size": size}, {"items": size}, 10 * size, 10 * size) for size in sizes]
 
     def one_of_each_shape(self):
         return self.made

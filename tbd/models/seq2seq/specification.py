@@ -102,21 +102,29 @@ class Seq2Seq(Specification):
         return collections.OrderedDict([("tokens", int(lengths.sum())), ("sentences", len(lengths))])
 
     def macs(self, arrays):
+        source, target = arrays["source_length"].astype(numpy.int64), arrays["target_length"].astype(numpy.int64)
+        return self.macs_of(int(source.sum()), int(target.sum()), int((source * target).sum()))
+
+    def macs_of(self, source, target, pairs):
+        """Multiply-accumulates of a forward pass over so many source positions, target positions and pairs of both."""
         o = self.options
         width = o["width"]
-        batch, source = arrays["source"].shape
-        target = arrays["target_input"].shape[1]
         encoder = sum((self.lstm_inputs("encoder", n) + width) * 4 * width for n in range(o["layers"]))
         decoder = sum((self.lstm_inputs("decoder", n) + width) * 4 * width for n in range(o["layers"]))
         # attention: W_memory once a source position; W_query and W_attention once a target position; v and the weighted
         # sum once a pair of positions
         per_source = encoder + width * width
         per_target = decoder + width * width + 2 * width * width + width * o["target_vocabulary"]
-        return int(batch) * (source * per_source + target * per_target + source * target * 2 * width)
+        return source * per_source + target * per_target + pairs * 2 * width
 
     def flops(self, arrays):
         # forward, gradient by the weights and gradient by the input: 3 products, 2 operations a multiply-accumulate
         return 6 * self.macs(arrays)
+
+    def work(self, arrays):
+        batch, source = (int(n) for n in arrays["source"].shape)
+        target = int(arrays["target_input"].shape[1])
+        return 6 * self.macs_of(batch * source, batch * target, batch * source * target)
 
 
 def batch_of(sources, targets, source_size, target_size):

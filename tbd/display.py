@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 PHASES = {
-    "open": "opening the record in MLflow",
+
     "environment": "environment",
     "launch": "starting the worker",
     "import": "importing the framework",

@@ -5,13 +5,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from tbd.config.plan import Plan, plan, repeated
+from tbd.config.plan import GO, Plan, plan, repeated
 from tbd.display import Progress, summary
 from tbd.launch import environments, project
 from tbd.launch.watch import phase_of, watch
@@ -20,7 +20,6 @@ from tbd.tracking import derived, follower, reaper
 from tbd.tracking.sampler import Sampler
 from tbd.tracking.spool import Spool
 from tbd.tracking.store import Settings
-from tbd.tracking.writer import SpoolFull
 from tbd.worker import status
 from tbd.worker.status import Ended
 
@@ -40,7 +39,7 @@ def run_job(config: DictConfig, overrides: str = "", parent: Spool | None = None
     with Progress(expected_steps(planned)) as progress, ThreadPoolExecutor(max_workers=1) as background:
         # in a thread, so that Ctrl-C does not reach into the middle of MLflow's import or its store's first migration
         opened = background.submit(open_record, spool, settings(planned))
-        ending = train(planned, spool, opened, progress)
+        ending = train(planned, spool, progress)
         with unhurried(progress):
             keep_going(lambda: spool.end(ending.status, ending.cause, status.EXIT_CODES[ending.status]))
             progress.phase("record")
@@ -80,15 +79,21 @@ def expected_steps(planned: Plan) -> dict[str, int]:
 
 
 def open_record(spool: Spool, where: Settings) -> None:
-    """Make the run visible in MLflow, and close what killed controllers left open."""
-    follower.open_run(spool, where)
-    reaper.reap(spool.path.parent, where)
+    """Make the run visible in MLflow and close what killed controllers left open, while the worker gets ready.
+
+    Then let the worker go on: from here to its end nothing is sent, and it is alone on the machine.
+    """
+    try:
+        follower.open_run(spool, where)
+        reaper.reap(spool.path.parent, where)
+    finally:
+        keep_going(lambda: (spool.path / GO).touch())
 
 
-def train(planned: Plan, spool: Spool, opened: Future[None], progress: Progress) -> Ended:
+def train(planned: Plan, spool: Spool, progress: Progress) -> Ended:
     """Launch the worker and watch it to its end, whatever that is."""
     try:
-        return launch(planned, spool, opened, progress)
+        return launch(planned, spool, progress)
     except Ended as ending:
         return ending
     except KeyboardInterrupt:
@@ -98,14 +103,12 @@ def train(planned: Plan, spool: Spool, opened: Future[None], progress: Progress)
         return Ended(status.CRASHED, f"{error.filename or spool.path}: {error.strerror or error}")
 
 
-def launch(planned: Plan, spool: Spool, opened: Future[None], progress: Progress) -> Ended:
+def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
     c = planned.config
     if planned.unsupported:
         return Ended(status.UNSUPPORTED, planned.unsupported)
     framework, measure = c["framework"], c["measure"]
 
-    progress.phase("open")
-    opened.result()  # from here on nothing is sent until the end: the worker will be alone on the machine
     enter(spool, progress, "environment")
     found = project.load(framework["project"] or framework["name"])
     manager = "local" if framework["python"] else framework["env_manager"]
@@ -158,7 +161,7 @@ def keep_going(write: Callable[[], Any]) -> None:
     """Write to the spool; a disk that is full is told, and ends nothing that is being measured."""
     try:
         write()
-    except SpoolFull as error:
+    except OSError as error:
         print(f"tbd: {error.strerror}: {error.filename}", file=sys.stderr)
 
 

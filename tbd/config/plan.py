@@ -15,6 +15,7 @@ from tbd.launch import project
 from tbd.launch.environments import home
 
 PASSES = ("timing", "trace", "memory")
+GO = "go"  # the file that tells the worker that nothing else is going on any more
 PRECISIONS = ("fp32", "fp64")
 KINDS = {int: "a whole number", float: "a number", str: "text"}
 ENV_MANAGERS = ("auto", "interpreter", "pyenv", "virtualenv", "uv", "conda", "local")
@@ -59,6 +60,7 @@ class Plan:
             "measure": measure,
             "rank": 0,
             "world_size": 1,
+            "go": GO,
         }
 
 

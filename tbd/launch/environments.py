@@ -56,6 +56,8 @@ class Environment:
     manager: str
     folder: str  # holds ready.json, lock.txt, build.log
     binaries: str  # the folder that comes first on a worker's PATH
+    worker_template: str  # the worker's command as MLflow composed it, so that no start has to import MLflow for it
+    mlproject_digest: str  # of the MLproject that it is from
     stamp: list[int]  # see stamp()
     built_at: float  # Unix seconds
     seconds: float  # what building and verifying took
@@ -193,6 +195,8 @@ def build(project: Project, manager: str, python: str | None, folder: Path, prog
             manager=manager,
             folder=str(folder),
             binaries=str(prefix / "bin"),
+            worker_template=project.worker_template(),
+            mlproject_digest=project.mlproject_digest,
             stamp=stamp(interpreter, manager),
             built_at=time.time(),
             seconds=round(time.monotonic() - started, 1),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tbd.launch.environments import Environment
 
 WORKER = "worker"  # MLproject's entry point that trains: parameter `request`
+REQUEST = "TBD_REQUEST"  # stands for the path in a command that is kept; no shell quotes it
 VERIFY = "verify"  # the one that imports the framework and prints its version, before an environment is trusted
 
 
@@ -58,9 +59,19 @@ class Project:
         """The files that python_env.yaml installs with -r."""
         return [value for step in self.steps for option, value in zip(step, step[1:], strict=False) if option == "-r"]
 
+    @cached_property
+    def mlproject_digest(self) -> str:
+        """What a command composed from MLproject stays true for."""
+        return hashlib.sha256((self.folder / "MLproject").read_bytes()).hexdigest()
+
+    def worker_template(self) -> str:
+        """The worker's shell command, with REQUEST where the path of the request goes."""
+        return self.command(WORKER, {"request": REQUEST})
+
     def command(self, entry_point: str, parameters: dict[str, str] | None = None) -> str:
         """The shell command of an entry point with its parameters, each quoted as one word."""
-        # 1.3 s: only where a run really starts
+        # 2 s, and whole before its parts: a thread may be importing it at the same moment
+        import mlflow  # noqa: F401, I001
         from mlflow.exceptions import MlflowException
         from mlflow.projects.utils import load_project
 
@@ -119,6 +130,8 @@ def start(environment: "Environment", project: Project, request: Path, threads: 
 
     The working folder is the project's, as MLflow has it. Raises BadProject, or OSError where nothing can be started.
     """
-    command = project.command(WORKER, {"request": str(request.resolve())})
+    known = environment.mlproject_digest == project.mlproject_digest
+    template = environment.worker_template if known else project.worker_template()
+    command = template.replace(REQUEST, shlex.quote(str(request.resolve())))
     variables = worker_variables(Path(environment.binaries), import_folder(environment.home), threads)
     return Process(["bash", "-c", command], project.folder, variables, log)

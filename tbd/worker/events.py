@@ -33,10 +33,11 @@ class Events(object):
         if written != len(data):
             raise OSError("only %d of %d bytes of an event were written: the disk is full" % (written, len(data)))
 
-    def header(self):
+    def header(self, rank=0):
         self.write(
             "header",
             schema=SCHEMA,
+            rank=rank,
             wall_time=time.time(),
             host=socket.gethostname(),
             pid=os.getpid(),

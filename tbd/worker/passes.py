@@ -4,12 +4,14 @@ Knows no model and no framework. Each pass runs in a fresh process and writes fa
 elsewhere.
 """
 
+import contextlib
 import json
 import math
 import os
 import resource
 import time
 
+from tbd.frameworks.base import Unsupported
 from tbd.worker import steady
 from tbd.worker.events import StepRecorder
 from tbd.worker.status import DIVERGED, Ended
@@ -99,7 +101,8 @@ def timing(framework, training, source, request, events):
 
     if measure["peak"]:
         events.phase("peak")
-        measure_peak(framework, request, events)
+        with optional("peak", framework, events):
+            measure_peak(framework, request, events)
 
 
 # A product of 2048 keeps a 2-core CPU busy for about 0.1 s: long against its overhead, short enough to repeat.
@@ -120,11 +123,15 @@ def measure_peak(framework, request, events):
     events.write("matrix_product", size=size, precision=request["precision"], seconds=seconds)
 
 
-def trace(framework, training, source, request, events):
-    """A few steps under the framework's profiler, after the same ones without it: compiled and warm."""
+def trace(training, source, request, events):
+    """A few steps under the framework's profiler, after the same ones twice without it: once to warm up, once timed."""
     stream = source.batches()
     batches = [next(stream) for _ in range(request["measure"]["trace_steps"])]
     warm_beside_timing(training, batches, events)
+    begin = time.monotonic()
+    run_steps(training, iter(batches), len(batches), StepRecorder(events))
+    training.wait()
+    unprofiled_s = time.monotonic() - begin
 
     events.phase("trace")
     recorder = StepRecorder(events)
@@ -135,23 +142,23 @@ def trace(framework, training, source, request, events):
         training.wait()
         end = time.monotonic()
     recorder.flush()
-    events.write("trace", path=path, steps=len(batches), begin=begin, end=end)
+    events.write("trace", path=path, steps=len(batches), begin=begin, end=end, unprofiled_s=unprofiled_s)
     read_losses(training, events)
 
 
-def memory(framework, training, source, request, events):
+def memory(training, source, request, events):
     """One step on the largest batch with every allocation recorded; the optimizer's state is there by then."""
     batch = max(source.one_of_each_shape(), key=lambda one: one.work)
-    before = resident_bytes("VmRSS")
+    forgotten = forget_peak_rss()
     warm_beside_timing(training, [batch] * WARM_STEPS_BEFORE_MEMORY, events)
-    peak = resident_bytes("VmHWM")
+    resident = {"rss_peak_bytes": peak_rss_bytes()} if forgotten else {}
 
     events.phase("memory")
     record = training.record_memory(batch.arrays)
     path = "memory.json"
     with open(os.path.join(request["output"], path), "w") as file:
         json.dump(record, file)
-    events.write("memory", path=path, rss_built_bytes=before, rss_peak_bytes=peak)
+    events.write("memory", path=path, **resident)
     read_losses(training, events)
 
 
@@ -164,16 +171,42 @@ def warm_beside_timing(training, batches, events):
     recorder.flush()
 
 
-def resident_bytes(field):
-    """VmRSS (now) or VmHWM (the highest so far) of this process, from proc(5)."""
+def forget_peak_rss():
+    """Have the kernel begin this process's highest resident memory anew; gives whether it does (proc(5), clear_refs)."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError:
+        return False
+    return True
+
+
+def peak_rss_bytes():
+    """The highest resident memory of this process since it was last forgotten (VmHWM of proc(5))."""
     with open("/proc/self/status") as file:
         for line in file:
-            if line.startswith(field + ":"):
+            if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-    raise KeyError(field)
+    raise KeyError("VmHWM")
 
 
-PASSES = {"timing": timing, "trace": trace, "memory": memory}
+@contextlib.contextmanager
+def optional(what, framework, events):
+    """A part of the record that a good run can do without: where the framework can't, or its memory runs out, the reason
+    is written and the run goes on."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, Unsupported):
+            reason = str(error)
+        elif framework.out_of_memory(error):
+            reason = "out of memory beside the training itself"
+        else:
+            raise
+        events.write("absent", what=what, reason=reason)
+
+
+PASSES = {"trace": trace, "memory": memory}
 
 
 def cpu_seconds():

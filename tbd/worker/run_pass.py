@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 
 from tbd.worker import status
@@ -26,7 +27,7 @@ def main(arguments):
     events = Events(os.path.join(request["output"], "events.jsonl"), pass_name)
     ending = Ended(status.OK, "")
     try:
-        events.header()
+        events.header(request["rank"])
         train(request, events)
     except Ended as error:
         ending = error
@@ -49,7 +50,7 @@ def train(request, events):
     from tbd import data, frameworks, models
     from tbd.data.source import BadData
     from tbd.frameworks.base import Unsupported
-    from tbd.worker.passes import PASSES
+    from tbd.worker.passes import PASSES, optional, timing
 
     framework = source = None
     try:
@@ -78,7 +79,14 @@ def train(request, events):
             weights_bytes=specification.weights_bytes(itemsize),
             optimizer_state_bytes=specification.optimizer_state_bytes(itemsize),
         )
-        PASSES[request["pass"]](framework, training, source, request, events)
+        if request.get("go"):
+            events.phase("ready")
+            wait_for(os.path.join(request["output"], request["go"]))
+        if request["pass"] == "timing":
+            timing(framework, training, source, request, events)
+        else:
+            with optional(request["pass"], framework, events):
+                PASSES[request["pass"]](training, source, request, events)
         events.phase("finish")
         events.write("dataset", **source.describe())  # what was skipped is known now
     except BadData as error:
@@ -102,6 +110,14 @@ def train(request, events):
             source.close()
 
 
+def wait_for(path, limit_s=120.0):
+    """Sleep until the file is there: the controller has come to rest. It does in a few seconds; a missing one is not
+    waited for longer than `limit_s`."""
+    deadline = time.monotonic() + limit_s
+    while not os.path.exists(path) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 def interrupt(signum, frame):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not break the orderly end of the first
     raise KeyboardInterrupt
@@ -114,4 +130,7 @@ def one_line(error, phase):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)  # all is written and closed; tearing a framework down takes seconds and can hang

@@ -9,6 +9,7 @@ import numpy
 import pytest
 
 from tbd.data.source import Batch
+from tbd.frameworks.base import Unsupported
 from tbd.worker import passes
 from tbd.worker.events import Events
 from tbd.worker.status import DIVERGED, Ended
@@ -17,6 +18,9 @@ MEASURE = {"steps": 5, "warmup_min_steps": 8, "warmup_max_steps": 9, "trace_step
 
 
 class Framework:
+    def out_of_memory(self, error):
+        return isinstance(error, MemoryError)
+
     def matrix_product(self, size):
         self.products = 0
 
@@ -71,7 +75,10 @@ class Source:
 def run(tmp_path: Path, name: str, training: Training) -> list[dict]:
     request = {"measure": MEASURE, "output": str(tmp_path), "hardware": {"device": "cpu"}, "precision": "fp32"}
     events = Events(str(tmp_path / "events.jsonl"), name)
-    passes.PASSES[name](Framework(), training, Source(), request, events)
+    if name == "timing":
+        passes.timing(Framework(), training, Source(), request, events)
+    else:
+        passes.PASSES[name](training, Source(), request, events)
     return [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
 
 
@@ -108,14 +115,39 @@ def test_trace_records_steps_that_ran_before_without_it(tmp_path: Path) -> None:
     begin, end = training.log.index(("trace begins",)), training.log.index(("trace ends",))
     traced = [entry for entry in training.log[begin:end] if entry[0] == "step"]
     warm = [entry for entry in training.log[:begin] if entry[0] == "step"]
-    assert traced == warm == [("step", 1), ("step", 3)]
+    assert traced == [("step", 1), ("step", 3)]
+    assert warm == traced * 2, "once to warm up, once timed"
 
 
 def test_memory_is_recorded_on_the_largest_batch(tmp_path: Path) -> None:
     training = Training()
     event = next(e for e in run(tmp_path, "memory", training) if e["event"] == "memory")
     assert ("memory", 3) in training.log
-    assert 0 < event["rss_built_bytes"] <= event["rss_peak_bytes"]
+    assert event["rss_peak_bytes"] > 0
+
+
+def test_the_highest_resident_memory_is_of_the_time_since_it_was_forgotten() -> None:
+    before = passes.peak_rss_bytes()
+    big = numpy.ones(200_000_000, numpy.uint8)
+    assert passes.peak_rss_bytes() >= before + 190_000_000
+    del big
+    assert passes.forget_peak_rss()
+    assert passes.peak_rss_bytes() < before + 100_000_000
+
+
+@pytest.mark.parametrize("error", [Unsupported("no profiler here"), MemoryError()])
+def test_what_a_good_run_can_do_without_is_absent_with_its_reason(tmp_path: Path, error: Exception) -> None:
+    events = Events(str(tmp_path / "events.jsonl"), "trace")
+    with passes.optional("trace", Framework(), events):
+        raise error
+    (line,) = (json.loads(text) for text in (tmp_path / "events.jsonl").read_text().splitlines())
+    assert (line["event"], line["what"]) == ("absent", "trace")
+    assert line["reason"] in ("no profiler here", "out of memory beside the training itself")
+
+
+def test_an_unforeseen_error_is_not_taken_for_absent(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), passes.optional("trace", Framework(), Events("/dev/null", "trace")):
+        raise ZeroDivisionError
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from tbd.tracking.spool import Spool
 from tbd.tracking.store import Settings
 from tbd.worker import status
 from tbd.worker.status import Ended
+
+ROOM_FOR_AN_EVENT = 4096  # bytes; a file system with less can't take a worker's next line
 
 
 def run_job(config: DictConfig, overrides: str = "", parent: Spool | None = None) -> int:
@@ -122,6 +125,8 @@ def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
     with Sampler(spool, process.pid, gpus=gpus, visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES")):
         passes = len(repeated(measure["passes"], measure["repeats"]))
         name, cause = watch(process, spool.path / "events.jsonl", passes, measure["timeout_s"], progress)
+    if name == status.CRASHED and shutil.disk_usage(spool.path).free < ROOM_FOR_AN_EVENT:
+        cause = f"the disk is full: {spool.path} ({cause})"
     return Ended(name, cause)
 
 

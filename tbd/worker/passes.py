@@ -123,7 +123,7 @@ def measure_peak(framework, request, events):
     events.write("matrix_product", size=size, precision=request["precision"], seconds=seconds)
 
 
-def trace(training, source, request, events):
+def trace(framework, training, source, request, events):
     """A few steps under the framework's profiler, after the same ones twice without it: once to warm up, once timed."""
     stream = source.batches()
     batches = [next(stream) for _ in range(request["measure"]["trace_steps"])]
@@ -146,7 +146,7 @@ def trace(training, source, request, events):
     read_losses(training, events)
 
 
-def memory(training, source, request, events):
+def memory(framework, training, source, request, events):
     """One step on the largest batch with every allocation recorded; the optimizer's state is there by then."""
     batch = max(source.one_of_each_shape(), key=lambda one: one.work)
     forgotten = forget_peak_rss()
@@ -206,7 +206,7 @@ def optional(what, framework, events):
         events.write("absent", what=what, reason=reason)
 
 
-PASSES = {"trace": trace, "memory": memory}
+PASSES = {"timing": timing, "trace": trace, "memory": memory}
 
 
 def cpu_seconds():

@@ -82,11 +82,12 @@ def train(request, events):
         if request.get("go"):
             events.phase("ready")
             wait_for(os.path.join(request["output"], request["go"]))
-        if request["pass"] == "timing":
-            timing(framework, training, source, request, events)
+        run = PASSES[request["pass"]]
+        if run is timing:
+            run(framework, training, source, request, events)
         else:
             with optional(request["pass"], framework, events):
-                PASSES[request["pass"]](training, source, request, events)
+                run(framework, training, source, request, events)
         events.phase("finish")
         events.write("dataset", **source.describe())  # what was skipped is known now
     except BadData as error:

@@ -75,10 +75,7 @@ class Source:
 def run(tmp_path: Path, name: str, training: Training) -> list[dict]:
     request = {"measure": MEASURE, "output": str(tmp_path), "hardware": {"device": "cpu"}, "precision": "fp32"}
     events = Events(str(tmp_path / "events.jsonl"), name)
-    if name == "timing":
-        passes.timing(Framework(), training, Source(), request, events)
-    else:
-        passes.PASSES[name](training, Source(), request, events)
+    passes.PASSES[name](Framework(), training, Source(), request, events)
     return [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
 
 

@@ -9,13 +9,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-PHASES = {
+from tbd.measure.metrics import METRICS
 
+PHASES = {
     "environment": "environment",
     "launch": "starting the worker",
     "import": "importing the framework",
     "data": "opening the data",
     "build": "building the network",
+    "ready": "waiting until nothing else runs",
     "compile": "compiling",
     "warmup": "warming up",
     "timed": "timing",
@@ -95,22 +97,6 @@ class Progress:
         self._status.update(escape(f"{self._label()}  {text}  [{seconds:.0f} s]"))
 
 
-# The rows of the table, in order: metric, label, format, unit.
-ROWS = [
-    ("step_time_p50_ms", "step time, median", ",.1f", "ms"),
-    ("step_time_p99_ms", "step time, 99th percentile", ",.1f", "ms"),
-    ("warmup_steps", "warm-up", ",.0f", "steps"),
-    ("data_wait_share", "waiting for data", ".1%", ""),
-    ("cpu_utilization", "CPU utilisation", ".1%", ""),
-    ("achieved_tflops", "achieved", ".4f", "TFLOP/s"),
-    ("mfu", "model FLOPs utilisation", ".1%", "of the measured peak"),
-    ("memory/peak_mb", "memory, peak of the allocator", ",.1f", "MB"),
-    ("memory/feature_maps_share", "feature maps", ".1%", "of that peak"),
-    ("loss_first", "loss, first step", ".4f", ""),
-    ("loss_last", "loss, last step", ".4f", ""),
-]
-
-
 def summary(title: str, status: str, cause: str, metrics: dict[str, float], unit: str, notes: Iterable[str]) -> None:
     """Print the run's table and what to do next."""
     console = Console()
@@ -119,18 +105,20 @@ def summary(title: str, status: str, cause: str, metrics: dict[str, float], unit
     table.add_row("status", f"[{colour}]{status}[/]" + (escape(f": {cause}") if cause else ""))
     if "throughput" in metrics:
         table.add_row("throughput", throughput(metrics, unit))
-    for name, label, form, suffix in ROWS:
-        if name in metrics:
-            table.add_row(label, f"{metrics[name]:{form}} {suffix}".strip())
+    for name, metric in METRICS.items():
+        if metric.terminal and name in metrics and name != "throughput":
+            table.add_row(metric.meaning, f"{metric.number(metrics[name])} {metric.unit_shown(unit)}".strip())
     console.print(table)
     for note in notes:
         console.print(note, markup=False, soft_wrap=True)
 
 
 def throughput(metrics: dict[str, float], unit: str) -> str:
-    text = f"{metrics['throughput']:,.2f} {unit}/s"
-    if "throughput_ci_low" in metrics:
-        text += f" (95 %: {metrics['throughput_ci_low']:,.2f} to {metrics['throughput_ci_high']:,.2f})"
+    metric = METRICS["throughput"]
+    text = f"{metric.number(metrics['throughput'])} {metric.unit_shown(unit)}"
+    if all(end in metrics for end in metric.interval):
+        low, high = (metric.number(metrics[end]) for end in metric.interval)
+        text += f" (95 %: {low} to {high})"
     return text
 
 

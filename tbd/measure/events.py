@@ -5,7 +5,6 @@ dropped and counted, unknown events and keys are skipped. Times `t` are seconds 
 same for the worker and the controller.
 """
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tbd.measure import jsonl
 
 Array = NDArray[np.float64]
 SCHEMA = 1
@@ -103,8 +104,12 @@ class MatrixProduct:
 
 @dataclass(frozen=True)
 class Trace:
+    """`steps` traced ones took `seconds`; on the same batches without the profiler, `unprofiled_s`. None: not known."""
+
     path: str
     steps: int
+    seconds: float | None
+    unprofiled_s: float | None
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,21 @@ class Memory:
 
     path: str
     rss_peak_bytes: float | None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A part of the record, `what` (peak, trace or memory), that could not be had while the run went on."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Warned:
+    """Something that whoever reads the figures must know, in the words of the process that saw it."""
+
+    message: str
 
 
 @dataclass(frozen=True)
@@ -133,15 +153,22 @@ class Sample:
 
 
 T = TypeVar("T")
-Record = Header | Phase | Model | Steps | Steady | Window | Losses | MatrixProduct | Trace | Memory | End | Sample
+Record = (
+    Header | Phase | Model | Steps | Steady | Window | Losses | MatrixProduct | Trace | Memory | Missing | Warned | End
+    | Sample
+)  # fmt: skip
 
 
 @dataclass
 class Log:
-    """What one process wrote: a pass of the worker, or the controller. `records` are in the order of the file."""
+    """What one process wrote: a pass of the worker, or the controller. `records` are in the order of the file.
+
+    `ranks`: of the processes that wrote it. Where they are several, their records are mixed.
+    """
 
     records: list[Record] = field(default_factory=list)
     schema: Any = SCHEMA
+    ranks: frozenset[str] = frozenset()
 
     def all(self, kind: type[T]) -> list[T]:
         return [record for record in self.records if isinstance(record, kind)]
@@ -156,20 +183,22 @@ class Log:
 
 
 @dataclass
-class Spool:
-    passes: dict[str, Log] = field(default_factory=dict)  # timing, trace, memory
+class Logs:
+    """What the processes of one run wrote. `passes`: timing (timing.2, ... its repeats), trace, memory."""
+
+    passes: dict[str, Log] = field(default_factory=dict)
     controller: Log = field(default_factory=Log)
     warnings: list[str] = field(default_factory=list)
 
 
-def read(spool: Path) -> Spool:
+def read(spool: Path) -> Logs:
     """The events of the folder `spool`. A pass that began more than once is what its last process wrote.
 
     What was written in another schema is left out, with a warning: its numbers could mean something else.
     """
-    found = Spool()
+    found = Logs()
     for file in ("events.jsonl", "controller.jsonl"):
-        objects, dropped = _lines(spool / file)
+        objects, dropped = jsonl.read(spool / file)
         logs: dict[str, Log] = {}
         for thing in objects:
             name, event = thing.get("pass", ""), thing.get("event")
@@ -177,7 +206,7 @@ def read(spool: Path) -> Spool:
                 dropped += 1
                 continue
             if event == "header":
-                logs[name] = Log(schema=thing.get("schema"))
+                logs[name] = _begun(logs.get(name), thing)
             if event in _PARSERS:
                 try:
                     logs.setdefault(name, Log()).records.append(_PARSERS[event](thing))
@@ -195,32 +224,13 @@ def read(spool: Path) -> Spool:
     return found
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`; {} where there is none."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _lines(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """(JSON objects, lines dropped). A last line without its newline was torn by a crash: dropped, parse or not."""
-    try:
-        *lines, torn = path.read_bytes().split(b"\n")
-    except OSError:
-        return [], 0
-    objects, dropped = [], int(bool(torn))
-    for line in lines:
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            objects.append(value)
-        else:
-            dropped += 1
-    return objects, dropped
+def _begun(log: Log | None, header: dict[str, Any]) -> Log:
+    """The log that a header goes on with: the pass's, where it is of one more rank; a new one where it began again."""
+    rank = str(header.get("rank", 0))
+    if log is None or rank in log.ranks:
+        return Log(schema=header.get("schema"), ranks=frozenset({rank}))
+    log.ranks |= {rank}
+    return log
 
 
 def _number(value: Any) -> float:
@@ -289,6 +299,12 @@ def _losses(thing: dict[str, Any]) -> Losses:
     )
 
 
+def _trace(thing: dict[str, Any]) -> Trace:
+    begin, end = _optional(thing.get("begin")), _optional(thing.get("end"))
+    seconds = None if begin is None or end is None else end - begin
+    return Trace(_text(thing["path"]), _count(thing["steps"]), seconds, _optional(thing.get("unprofiled_s")))
+
+
 def _sample(thing: dict[str, Any]) -> Sample:
     metrics = {}
     for name, value in thing.get("metrics", {}).items():
@@ -312,7 +328,9 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {
     "matrix_product": lambda e: MatrixProduct(
         _count(e["size"]), _text(e["precision"]), _column(e["seconds"], len(e["seconds"]))
     ),
-    "trace": lambda e: Trace(_text(e["path"]), _count(e["steps"])),
+    "trace": _trace,
+    "absent": lambda e: Missing(_text(e["what"]), _text(e["reason"])),
+    "warning": lambda e: Warned(_text(e["message"])),
     "memory": lambda e: Memory(_text(e["path"]), _optional(e.get("rss_peak_bytes"))),
     "end": lambda e: End(_text(e["status"]), str(e.get("cause", "")), _number(e["t"])),
     "sample": _sample,

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tbd.measure.events import Absent, Array, Model, read_object
+from tbd.measure.events import Absent, Array, Model
+from tbd.measure.jsonl import read_object
 
 CATEGORIES = ("weights", "weight_gradients", "optimizer_state", "feature_maps", "workspace", "input", "other")
 # The structures that the TBD paper sums; its shares of feature maps leave out everything else.
@@ -152,7 +153,10 @@ def warnings(record: Record, found: Breakdown, model: Model | None) -> list[str]
         share = found.untracked_bytes / record.peak_bytes
         if abs(share) > MAX_UNTRACKED_SHARE:
             relation = "less" if share > 0 else "more"
-            told.append(f"the recorded buffers sum to {abs(share):.1%} {relation} than the allocator's peak memory")
+            and_slack = " and the allocator's slack" if record.slack_bytes else ""
+            told.append(
+                f"the recorded buffers{and_slack} sum to {abs(share):.1%} {relation} than the allocator's peak memory"
+            )
     for name in ("weights", "optimizer_state"):
         expected = getattr(model, f"{name}_bytes", None)
         if expected is not None and expected != found.live[name]:
@@ -161,12 +165,15 @@ def warnings(record: Record, found: Breakdown, model: Model | None) -> list[str]
 
 
 def outside_allocator_mb(rss_peak_bytes: float | None, peak_bytes: float | None) -> float:
-    """(the process's highest resident memory - the allocator's peak) / 10^6: code, libraries, caches, unused pools.
+    """(the process's highest resident memory in the warm steps - the allocator's peak) / 10^6.
 
+    Code, libraries, caches, unused pools. Only where the allocator's memory is the host's.
     Raises Absent where either is unknown, or where the allocator counts memory that never became resident.
     """
-    if rss_peak_bytes is None or peak_bytes is None:
-        raise Absent("the resident or the allocator's peak memory is not known")
+    if rss_peak_bytes is None:
+        raise Absent("the worker's highest resident memory in the warm steps is not known")
+    if peak_bytes is None:
+        raise Absent("the framework's allocator told no peak")
     if rss_peak_bytes < peak_bytes:
         raise Absent("the allocator's peak is above the resident memory: some of it was never touched")
     return (rss_peak_bytes - peak_bytes) / 1e6

@@ -38,9 +38,15 @@ def first_step_s(log: Log) -> float:
     return float(first.end[0] - phases[first.phase])
 
 
-def warmup(log: Log) -> dict[str, float]:
-    """warmup_steps: untimed steps until the window began; steady: 1 if the step time was steady by then, 0 if not."""
-    verdict = log.last(Steady)
-    if verdict is None:
+def warmup(logs: list[Log]) -> dict[str, float]:
+    """warmup_steps: untimed steps until the window began, the most of any repeat.
+
+    steady: 1 if the step time was steady by then in every repeat, 0 if not.
+    """
+    verdicts = [verdict for log in logs if (verdict := log.last(Steady)) is not None]
+    if not verdicts:
         raise Absent("the warm-up did not finish")
-    return {"warmup_steps": float(verdict.steps), "steady": float(verdict.steady)}
+    return {
+        "warmup_steps": float(max(verdict.steps for verdict in verdicts)),
+        "steady": float(all(verdict.steady for verdict in verdicts)),
+    }

@@ -8,6 +8,7 @@ import numpy as np
 from tbd.measure.events import Absent, Array
 
 CONFIDENCE = 0.95
+OVER_TIME_POINTS = 60
 RESAMPLES = 10_000  # the widened 95 % interval's ends are the quantiles 0.004 and 0.996: 40 resamples lie beyond each
 SEED = 20180930  # any fixed number: the same spool gives the same interval
 
@@ -19,10 +20,17 @@ BLOCKS = 6
 MIN_STEPS = 2 * BLOCKS  # a block of one step says nothing of how neighbours depend on each other
 
 
+# The fewest whole processes whose own spread is an interval: Student's t of two has one degree of freedom, 12.7
+# standard errors wide.
+MIN_REPEATS = 3
+
+
 class Interval(NamedTuple):
+    """`source`: what it is worked out from, in the user's words."""
+
     low: float
     high: float
-    block_steps: int
+    source: str
 
 
 class Rate(NamedTuple):
@@ -42,8 +50,23 @@ def throughput(items: Array, window_s: float) -> float:
     return float(items.sum() / window_s)
 
 
+def interval_of_repeats(rates: list[float], rate: float) -> Interval:
+    """The 95 % confidence interval of the throughput `rate` from those of whole processes that did the same.
+
+    rate -/+ t(0.975, n - 1) s / sqrt(n), s the sample standard deviation of the n `rates` (Student 1908). Around
+    `rate`, which is items / time over all of them, and not around their mean, which is biased upwards; never below 0.
+    It holds what differs between processes and what differs within one. Raises Absent below MIN_REPEATS.
+    """
+    if len(rates) < MIN_REPEATS:
+        raise Absent(f"an interval needs at least {MIN_REPEATS} repeats, there are {len(rates)}: raise measure.repeats")
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(len(rates) - 1, 0.5 + CONFIDENCE / 2)) * float(np.std(rates, ddof=1)) / math.sqrt(len(rates))
+    return Interval(max(0.0, rate - half), rate + half, f"Student's t over {len(rates)} repeats")
+
+
 def interval(items: Array, step_times_s: Array, window_s: float) -> Interval:
-    """The 95 % confidence interval of the throughput, in items per second.
+    """The 95 % confidence interval of the throughput, in items per second, from the steps within the windows.
 
     Circular block bootstrap (Politis and Romano 1992) of the pairs (items, time) with the ratio estimator
     sum(items) / sum(time): blocks of consecutive steps keep the dependence between neighbours. The percentile interval
@@ -51,7 +74,7 @@ def interval(items: Array, step_times_s: Array, window_s: float) -> Interval:
     block counting as one observation: with m = steps / block, its ends are the quantiles
     Phi(-/+ sqrt(m / (m - 1)) t(0.975, m - 1)). Step times are scaled to sum to the window.
 
-    It is about noise within this window; repeats of the whole process differ by more.
+    It is about noise within the windows; whole processes differ by more, so three and more have interval_of_repeats.
     Raises Absent below MIN_STEPS steps.
     """
     steps = len(items)
@@ -79,7 +102,7 @@ def interval(items: Array, step_times_s: Array, window_s: float) -> Interval:
     rates = resampled(items) / resampled(step_times_s * (window_s / step_times_s.sum()))
     low, high = np.quantile(rates, (quantile, 1 - quantile))
     rate = throughput(items, window_s)
-    return Interval(min(float(low), rate), max(float(high), rate), block)
+    return Interval(min(float(low), rate), max(float(high), rate), f"bootstrap over blocks of {block} steps")
 
 
 def repeats(rates: list[float]) -> tuple[float, float]:
@@ -94,7 +117,7 @@ def repeats(rates: list[float]) -> tuple[float, float]:
     return median, (max(rates) - min(rates)) / median if median else math.nan
 
 
-def over_time(items: Array, ends: Array, begin: float, points: int = 60) -> list[Rate]:
+def over_time(items: Array, ends: Array, begin: float, points: int = OVER_TIME_POINTS) -> list[Rate]:
     """Items per second over each of at most `points` groups of consecutive steps, for a plot."""
     rates = []
     edges = np.unique(np.linspace(0, len(ends), min(points, len(ends)) + 1).astype(int))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tbd.measure.events import Absent
+from tbd.measure.events import Absent, Trace
 
 MAX_BYTES = 512 * 2**20  # uncompressed; a trace of a few steps has a few MB, and parsing takes about six times its size
 OPERATORS = "cpu_op"
@@ -145,15 +145,30 @@ def table(found: list[Operator], steps: int) -> list[dict[str, Any]]:
     ]
 
 
-def gpu_compute_utilization(events: list[Event], steps: int, step_time_s: float) -> float:
-    """Kernel-active time a traced step (union of intervals) / time of an unprofiled step, as in the TBD paper.
+def gpu_compute_utilization(events: list[Event], unprofiled_s: float | None) -> float:
+    """Kernel-active time of the traced steps (union of intervals) / time of the same steps without the profiler.
 
-    By the unprofiled step, since the profiler stretches the time between kernels, not the kernels.
+    As in the TBD paper. By the unprofiled time, since the profiler stretches the time between kernels, not the kernels.
     """
     active = active_us(events, KERNELS)
     if not active:
         raise Absent("no GPU kernel is in the trace")
-    share = active / steps / 1e6 / step_time_s
+    share = active / 1e6 / _known(unprofiled_s)
     if share > 1:
-        raise Absent(f"kernels are active {share:.2f} times an unprofiled step's time: the traced steps are other ones")
+        raise Absent(
+            f"kernels are active for {share:.2f} times the unprofiled time of the same steps: one of them is wrong"
+        )
     return share
+
+
+def disturbance(record: Trace) -> float:
+    """Time of the traced steps / time of the same steps without the profiler: 1 where the profiler costs nothing."""
+    if record.seconds is None or not record.seconds > 0:
+        raise Absent("the time of the traced steps is not known")
+    return record.seconds / _known(record.unprofiled_s)
+
+
+def _known(unprofiled_s: float | None) -> float:
+    if unprofiled_s is None or not unprofiled_s > 0:
+        raise Absent("the worker did not time the traced steps without the profiler (unprofiled_s)")
+    return unprofiled_s

@@ -1,4 +1,4 @@
-"""How busy the processors were within the window."""
+"""How busy the processors were within the windows."""
 
 import math
 
@@ -36,30 +36,30 @@ def cpu_seconds(samples: list[Sample], window: Window, field: str) -> float:
     return float(np.interp(window.end, times, values) - np.interp(window.begin, times, values))
 
 
-def cpu_utilization(cpu_s: float, cores: float | None, window: Window) -> float:
+def cpu_utilization(cpu_s: float, cores: float | None, window_s: float) -> float:
     """CPU seconds of the run's process tree / (cores x window): 1 where every usable core is busy.
 
     `cores`: that the run may use by its affinity and its control group, not those it asked for.
     """
     if not cores:
         raise Absent("the controller wrote no number of cores")
-    utilization = cpu_s / (cores * window.seconds)
+    utilization = cpu_s / (cores * window_s)
     # 2 % for the ticks and the interpolation
     if not 0 <= utilization <= 1.02:
-        raise Absent(f"{cpu_s:.2f} CPU seconds can't be had from {cores:g} cores in {window.seconds:.2f} s")
+        raise Absent(f"{cpu_s:.2f} CPU seconds can't be had from {cores:g} cores in {window_s:.2f} s")
     return min(utilization, 1.0)
 
 
-def controller_cpu_share(cpu_s: float, window: Window) -> float:
+def controller_cpu_share(cpu_s: float, window_s: float) -> float:
     """The controller's CPU seconds / window: its share of one core while the worker was measured."""
-    return cpu_s / window.seconds
+    return cpu_s / window_s
 
 
-def data_wait_share(data_wait_s: Array | None, window: Window) -> float:
+def data_wait_share(data_wait_s: Array | None, window_s: float) -> float:
     """sum(seconds that a step waited for its batch) / window: what a faster input pipeline could gain at most."""
     if data_wait_s is None:
         raise Absent("the worker wrote no data_wait_s")
-    share = float(data_wait_s.sum() / window.seconds)
+    share = float(data_wait_s.sum() / window_s)
     if share > 1 + math.sqrt(np.finfo(float).eps):
         raise Absent(f"the waits for data sum to {share:.2f} of the window")
     return min(share, 1.0)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tbd.measure.figures import Figures
+from tbd.measure.jsonl import read_object
 from tbd.tracking import artifacts, derived, record
 from tbd.tracking.record import Point
 from tbd.tracking.redaction import redact, redact_object, secrets_of, without_credentials
-from tbd.tracking.spool import Spool, read_object, write_json
+from tbd.tracking.spool import Spool, write_json
 from tbd.tracking.store import LOCK_TIMEOUT_S, Settings, Unreachable, experiment_id, opened, patience, tracking_uri
 
 if TYPE_CHECKING:

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import tbd
+from tbd.measure import jsonl
+from tbd.measure.jsonl import read_object
 from tbd.tracking import process
 from tbd.tracking.source import git_source
-from tbd.tracking.writer import EventWriter, last_end, read_events
+from tbd.tracking.writer import EventWriter, last_end
 
 SCHEMA = 1
 RESERVE_BYTES = 65536  # kept free for the end of a run on a full disk: a few hundred lines
@@ -150,10 +152,10 @@ class Spool:
             self._writer = None
 
     def worker_events(self) -> list[dict[str, Any]]:
-        return read_events(self.path / "events.jsonl")
+        return jsonl.read(self.path / "events.jsonl")[0]
 
     def controller_events(self) -> list[dict[str, Any]]:
-        return read_events(self.path / "controller.jsonl")
+        return jsonl.read(self.path / "controller.jsonl")[0]
 
     def ended(self) -> dict[str, Any] | None:
         """The controller's `end` event; None while the run is on, or where its controller was killed."""
@@ -200,15 +202,6 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_atomically(path, (json.dumps(value, indent=1) + "\n").encode())
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; {} where there is none."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _new_folder(root: Path, name: str, now: float) -> Path:

@@ -7,8 +7,10 @@ from html import escape
 from typing import Any
 
 from tbd.measure.figures import Figures
+from tbd.measure.jsonl import read_object
+from tbd.measure.metrics import GROUPS, MEMORY, METRICS, OTHER, find, number
 from tbd.tracking.plots import line_plot, share_bar, stacked_bar
-from tbd.tracking.spool import Spool, read_object
+from tbd.tracking.spool import Spool
 
 OPERATORS = 15
 STRUCTURES = {
@@ -20,39 +22,13 @@ STRUCTURES = {
     "input": "input",
     "other": "other",
 }
-OTHER_MEMORY = {
-    "memory/feature_maps_share": "feature maps, of the allocator's peak",
-    "memory/feature_maps_share_of_structures": "feature maps, of the first five structures alone as in the TBD paper",
-    "memory/untracked_mb": "within other: what the allocator held and no recorded buffer accounts for",
-    "memory/outside_allocator_mb": "beside it: resident memory that the allocator does not account for",
-}
-# name within a metric's last part -> (unit, factor from the metric's own unit); the first that fits
-UNITS = (
-    ("j_per_item", "J/item", 1.0),
-    ("power_w", "W", 1.0),
-    ("tflops", "TFLOP/s", 1.0),
-    ("_ms", "ms", 1.0),
-    ("_mb", "MB", 1.0),
-    ("_s", "s", 1.0),
-    ("utilization", "%", 100.0),
-    ("share", "%", 100.0),
-    ("occupancy", "%", 100.0),
-    ("efficiency", "%", 100.0),
-    ("mfu", "%", 100.0),
-    ("warmup_steps", "steps", 1.0),
+OTHER_MEMORY = (
+    "memory/feature_maps_share",
+    "memory/feature_maps_share_of_structures",
+    "memory/slack_mb",
+    "memory/untracked_mb",
+    "memory/outside_allocator_mb",
 )
-GROUPS = (
-    ("Speed", ("throughput", "step_time")),
-    (
-        "Use of the device",
-        ("mfu", "achieved_tflops", "peak_tflops", "gpu_", "fp32_", "tensor_", "sm_", "dram_", "cpu_"),
-    ),
-    ("Where the rest of the step goes", ("data_wait", "copy_", "communication")),
-    ("Energy", ("energy", "power")),
-    ("Start", ("startup", "warmup_steps", "steady")),
-    ("Training", ("loss",)),
-)
-INTERVALS = {"throughput": ("throughput_ci_low", "throughput_ci_high")}
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c2024;--soft:#5d6670;--paper:#fff;--panel:#f5f6f8;--rule:#d9dde2;--accent:#2166ac;
 --good:#1a7f37;--bad:#b42318;--c0:#2166ac;--c1:#5aa5d8;--c2:#7b5aa6;--c3:#d9822b;--c4:#2a9d8f;--c5:#c44e7b;--c6:#8a8f98;
@@ -110,26 +86,6 @@ def page(spool: Spool, figures: Figures) -> str:
     )
 
 
-def unit_of(name: str, items: str) -> tuple[str, float]:
-    """(unit to show, factor by which to multiply the value) of a metric; `items`: what throughput counts."""
-    last = name.rpartition("/")[2]
-    if last.startswith("throughput"):
-        others = last.removeprefix("throughput").removeprefix("_ci_low").removeprefix("_ci_high").lstrip("_")
-        return f"{others or items}/s", 1.0
-    for part, unit, factor in UNITS:
-        if last.endswith(part) if part.startswith("_") else part in last:
-            return unit, factor
-    return "", 1.0
-
-
-def number(value: float) -> str:
-    """Four significant digits, without an exponent where that reads well."""
-    size = abs(value)
-    if size >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}" if size >= 0.001 or value == 0 else f"{value:.2e}"
-
-
 def _header(spool: Spool, request: Mapping[str, Any], end: Mapping[str, Any]) -> str:
     framework: Mapping[str, Any] = {}
     for event in spool.worker_events():
@@ -173,32 +129,46 @@ def _throughput(figures: Figures) -> str:
     rate = figures.metrics.get("throughput")
     if rate is None:
         return ""
-    unit, _ = unit_of("throughput", _items(figures))
-    ends = [figures.metrics[name] for name in INTERVALS["throughput"] if name in figures.metrics]
-    band = (ends[0], ends[1]) if len(ends) == 2 else None
-    interval = f", 95 % interval {number(ends[0])} to {number(ends[1])}" if band else ""
-    text = f'<h2>Throughput</h2><p class="big">{number(rate)} <small>{escape(unit)}{interval}</small></p>'
+    metric, unit = METRICS["throughput"], METRICS["throughput"].unit_shown(_items(figures))
+    ends = _interval("throughput", figures)
+    band = (ends[0], ends[1]) if ends else None
+    interval = f", 95 % interval {metric.number(ends[0])} to {metric.number(ends[1])}" if ends else ""
+    text = f'<h2>Throughput</h2><p class="big">{metric.number(rate)} <small>{escape(unit)}{interval}</small></p>'
+    source = figures.tags.get("tbd.throughput_interval")
+    if ends and source:
+        text += f'<p class="note">The interval is by {escape(source)}.</p>'
     series = figures.series.get("throughput_over_time", [])
     if len(series) > 1:
         points = [(point.step + 1.0, point.value) for point in series]
         text += line_plot(points, "timed step", unit, f"Throughput over the timed steps, in {unit}{interval}", band)
         text += '<p class="note">Each point is the rate over the steps since the one before'
-        text += "; the shaded band is the interval of the whole window.</p>" if band else ".</p>"
-    return f"<section>{text}</section>"
+        text += "; the shaded band is the interval.</p>" if band else ".</p>"
+    return f"<section>{text}{_repeats(figures, unit)}</section>"
+
+
+def _repeats(figures: Figures, unit: str) -> str:
+    """A row for each timing pass, where there are several."""
+    rows = "".join(
+        f'<tr><th scope="row">{escape(str(row["pass"]))}</th><td class="n">{row["throughput"]:,.2f}</td>'
+        f'<td class="n">{row["steps"]}</td><td class="n">{row["seconds"]:,.2f}</td></tr>'
+        for row in figures.tables.get("repeats", [])
+    )
+    if not rows:
+        return ""
+    head = f'<tr><th scope="col">Repeat</th><th scope="col" class="n">{escape(unit)}</th>'
+    head += '<th scope="col" class="n">Steps</th><th scope="col" class="n">Seconds</th></tr>'
+    return f"<table><caption>Each a process of its own.</caption><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
 
 def _figures(figures: Figures) -> str:
-    left = {name: value for name, value in figures.metrics.items() if not name.startswith("memory/")}
-    hidden = {name for ends in INTERVALS.values() for name in ends}
+    found = {name: find(name) for name in figures.metrics}
+    hidden = {end for metric in found.values() for end in metric.interval}
     rows = []
-    for title, prefixes in (*GROUPS, ("Other", ("",))):
-        names = [name for name in left if name.startswith(prefixes)]
+    for group in (*(group for group in GROUPS if group != MEMORY), OTHER):
+        names = [name for name, metric in found.items() if metric.group == group and name not in hidden]
         if names:
-            rows.append(f'<tr class="group"><th colspan="4" scope="colgroup">{escape(title)}</th></tr>')
-        for name in names:
-            value = left.pop(name)
-            if name not in hidden:
-                rows.append(_figure(name, value, figures))
+            rows.append(f'<tr class="group"><th colspan="4" scope="colgroup">{escape(group)}</th></tr>')
+        rows += [_figure(name, figures) for name in names]
     if not rows:
         return ""
     head = '<tr><th scope="col">Metric</th><th scope="col" class="n">Value</th><th scope="col">Unit</th>'
@@ -206,14 +176,20 @@ def _figures(figures: Figures) -> str:
     return f"<section><h2>Figures</h2><table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table></section>"
 
 
-def _figure(name: str, value: float, figures: Figures) -> str:
-    unit, factor = unit_of(name, _items(figures))
-    ends = [figures.metrics[end] * factor for end in INTERVALS.get(name, ()) if end in figures.metrics]
-    interval = f"{number(ends[0])} to {number(ends[1])}" if len(ends) == 2 else ""
+def _figure(name: str, figures: Figures) -> str:
+    metric, ends = find(name), _interval(name, figures)
+    interval = f"{metric.number(ends[0])} to {metric.number(ends[1])}" if ends else ""
+    meaning = f'<br><span class="note">{escape(metric.meaning)}</span>' if metric.meaning else ""
     return (
-        f'<tr><th scope="row">{escape(name)}</th><td class="n">{number(value * factor)}</td>'
-        f'<td class="unit">{escape(unit)}</td><td class="n">{interval}</td></tr>'
+        f'<tr><th scope="row">{escape(name)}{meaning}</th><td class="n">{metric.number(figures.metrics[name])}</td>'
+        f'<td class="unit">{escape(metric.unit_shown(_items(figures)))}</td><td class="n">{interval}</td></tr>'
     )
+
+
+def _interval(name: str, figures: Figures) -> list[float]:
+    """The two ends of the metric's interval; [] where it has none."""
+    ends = find(name).interval
+    return [figures.metrics[end] for end in ends] if all(end in figures.metrics for end in ends) else []
 
 
 def _loss(figures: Figures) -> str:
@@ -245,8 +221,8 @@ def _memory(figures: Figures) -> str:
         for name, value in parts
     )
     notes = "".join(
-        f"<li>{escape(meaning)}: {_with_unit(name, figures.metrics[name])}</li>"
-        for name, meaning in OTHER_MEMORY.items()
+        f"<li>{escape(METRICS[name].meaning)}: {_with_unit(name, figures)}</li>"
+        for name in OTHER_MEMORY
         if name in figures.metrics
     )
     return (
@@ -260,9 +236,9 @@ def _memory(figures: Figures) -> str:
     )
 
 
-def _with_unit(name: str, value: float) -> str:
-    unit, factor = unit_of(name, "items")
-    return f"{number(value * factor)} {escape(unit)}"
+def _with_unit(name: str, figures: Figures) -> str:
+    metric = METRICS[name]
+    return f"{metric.number(figures.metrics[name])} {escape(metric.unit_shown(_items(figures)))}"
 
 
 def _operators(figures: Figures) -> str:
@@ -287,10 +263,12 @@ def _operators(figures: Figures) -> str:
         )
     )
     total = len(figures.tables["operators"])
+    slower = figures.metrics.get("trace_disturbance")
+    disturbed = "" if slower is None else f" The profiler made these steps take {slower:.2f} times as long."
     return (
         f"<section><h2>Operators</h2><table><caption>The {min(OPERATORS, total)} of {total} operators with the "
         "most time of their own, without what they call, in the profiled steps. Shares are of all operators of the "
-        f"same kind.</caption><thead><tr>{head}<td></td></tr></thead><tbody>{body}</tbody></table></section>"
+        f"same kind.{disturbed}</caption><thead><tr>{head}<td></td></tr></thead><tbody>{body}</tbody></table></section>"
     )
 
 

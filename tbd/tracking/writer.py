@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tbd.measure import jsonl
+
 # a full file system, a full quota, the process's own file size limit
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -66,42 +68,10 @@ def line(event: str, **fields: Any) -> dict[str, Any]:
     return {"event": event, "pass": "", "t": time.monotonic(), **fields}
 
 
-def read_events(path: Path) -> list[dict[str, Any]]:
-    """The events in a file of docs/events.md, as they stand; [] where there is none.
-
-    A last line without its newline was torn by a crash and is dropped, as is any line that is no JSON object.
-    """
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except OSError:
-        return []
-    events = []
-    for text in lines:
-        try:
-            event = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(event, dict):
-            events.append(event)
-    return events
-
-
 def last_end(path: Path) -> dict[str, Any] | None:
     """The `end` event of a controller.jsonl, which is its last; None where it has none. Reads the tail alone."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-            lines = file.read().split(b"\n")[:-1]
-    except OSError:
-        return None
-    for text in reversed(lines):
-        try:
-            event = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(event, dict) and event.get("event") == "end":
-            return event
-    return None
+    events = [event for event in jsonl.read_tail(path, TAIL_BYTES) if event.get("event") == "end"]
+    return events[-1] if events else None
 
 
 def _cut_torn_line(file: int) -> None:

@@ -29,7 +29,7 @@ def write(spool: Path, *lines: object, tail: str = "") -> None:
 
 
 def test_an_empty_folder_is_an_empty_spool(tmp_path):
-    assert events.read(tmp_path) == events.Spool()
+    assert events.read(tmp_path) == events.Logs()
 
 
 def test_a_torn_last_line_is_dropped(tmp_path):
@@ -90,6 +90,13 @@ def test_another_schema_is_left_out(tmp_path):
     found = events.read(tmp_path)
     assert found.passes == {}
     assert found.warnings == ["events.jsonl is of schema 2, this version reads 1: left out"]
+
+
+def test_ranks_of_one_pass_are_told_apart_from_a_pass_that_began_again(tmp_path):
+    write(tmp_path, HEADER, HEADER | {"rank": 1}, steps(0, [2.0]))
+    assert events.read(tmp_path).passes["timing"].ranks == {"0", "1"}
+    write(tmp_path, HEADER, HEADER | {"rank": 0}, steps(0, [2.0]))
+    assert events.read(tmp_path).passes["timing"].ranks == {"0"}
 
 
 def test_a_pass_that_began_again_is_its_last_process(tmp_path):

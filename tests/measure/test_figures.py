@@ -89,6 +89,70 @@ def test_a_crash_after_the_window_keeps_the_figures(sleep_run):
     assert figures.absent["memory/peak_mb"] == "the memory pass stopped in the phase memory"
 
 
+def test_what_the_worker_could_not_have_is_absent_with_its_reason_and_told(sleep_run):
+    why = {"peak": "no room for the matrices", "trace": "no profiler here", "memory": "no allocator events"}
+    spool, code = sleep_run({"absent": why, "matrix_product": {"size": 10, "seconds": [1.0]}})
+    figures = compute(spool)
+    assert code == 0
+    assert "throughput" in figures.metrics
+    for name, what in {
+        "peak_tflops_measured": "peak",
+        "mfu": "peak",
+        "gpu_compute_utilization": "trace",
+        "trace_disturbance": "trace",
+        "memory/peak_mb": "memory",
+        "memory/weights_mb": "memory",
+        "memory/outside_allocator_mb": "memory",
+    }.items():
+        assert figures.absent[name] == why[what], name
+    assert figures.warnings == [f"no {what}: {reason}" for what, reason in why.items()]
+
+
+def test_several_ranks_in_one_log_are_no_figures_of_one(sleep_run):
+    """Until figures over ranks are worked out, one rank's throughput must not pass for the run's."""
+    spool, code = sleep_run({"ranks": [0, 1], "step_s": 0.25})
+    figures = compute(spool)
+    assert code == 0
+    assert not [name for name in figures.metrics if not name.startswith("startup_environment")]
+    assert "the run has several ranks (the log has 0, 1 of 1)" in figures.absent["throughput"]
+    assert any("several ranks" in told for told in figures.warnings)
+    assert not figures.series and not figures.tables
+
+
+def test_the_log_of_one_rank_of_several_is_no_run(sleep_run):
+    spool, _ = sleep_run({"step_s": 0.25})
+    request = json.loads((spool / "request.json").read_text())
+    (spool / "request.json").write_text(json.dumps({**request, "world_size": 2}))
+    figures = compute(spool)
+    assert "the run has several ranks (the log has 0 of 2)" in figures.absent["throughput"]
+
+
+def on_gpu(spool):
+    request = json.loads((spool / "request.json").read_text())
+    (spool / "request.json").write_text(json.dumps({**request, "hardware": {"name": "single_gpu", "device": "gpu"}}))
+    return compute(spool)
+
+
+def test_host_memory_less_a_gpus_allocator_is_no_figure(sleep_run):
+    spool, _ = sleep_run({"rss_peak_bytes": 10_000_000})
+    assert compute(spool).metrics["memory/outside_allocator_mb"] == pytest.approx(9.996)
+    assert "GPU's allocator" in on_gpu(spool).absent["memory/outside_allocator_mb"]
+
+
+def test_energy_that_was_sampled_is_not_said_to_be_unread(sleep_run):
+    spool, _ = sleep_run({})
+    write_controller(spool, {"event": "sample", "t": 1, "metrics": {"system/gpu_0_energy_joules": 5.0}})
+    figures = on_gpu(spool)
+    assert "system/gpu_0_energy_joules" in figures.series
+    assert "system/gpu_N_energy_joules has the samples" in figures.absent["energy_j_per_item"]
+
+
+def test_the_controllers_warnings_are_the_figures(sleep_run):
+    spool, _ = sleep_run({})
+    write_controller(spool, {"event": "warning", "t": 1, "message": "a sample failed"})
+    assert compute(spool).warnings == ["a sample failed"]
+
+
 def lines_of(spool):
     return [json.loads(line) for line in (spool / "events.jsonl").read_text().splitlines()]
 

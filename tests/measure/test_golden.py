@@ -6,10 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tbd.measure.figures import INTERVAL, MEMORY, compute
+from tbd.measure import memory
+from tbd.measure.figures import compute
+from tbd.measure.metrics import METRICS
 from tests.measure.conftest import START, write_controller
 
 EXACT = 1e-12  # rounding of a division or two
+INTERVAL = METRICS["throughput"].interval
+MEMORY = [name for name in METRICS if name.startswith("memory/") and name != "memory/outside_allocator_mb"]
 
 # 16 steps: 15 of 0.25 s and one of 0.5 s, then 0.25 s until the synchronisation: a window of 4.5 s
 STEPS = [0.25] * 15 + [0.5]
@@ -219,14 +223,22 @@ def test_operators(run):
     assert tables["trace"][0]["cpu_op_active_ms_per_step"] == (1500 + 600) / 2 / 1e3
 
 
-def test_gpu_utilisation_is_by_the_unprofiled_step(run):
+def test_gpu_utilisation_is_by_the_unprofiled_time_of_the_same_steps(run):
     kernels = [
         {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": stream, "ts": 1e6 * at, "dur": 1e5}
         for stream, at in ((7, 0.0), (8, 0.05), (7, 1.0))
     ]
-    # 0.15 s of overlapping kernels in one step and 0.1 s in the other; an unprofiled step takes 4.5 s / 16
-    metrics = compute(run(trace_events=kernels)).metrics
-    assert metrics["gpu_compute_utilization"] == pytest.approx(0.125 / (WINDOW_S / 16), rel=1e-9)
+    # 0.15 s of overlapping kernels in one step and 0.1 s in the other; without the profiler both took 0.5 s
+    metrics = compute(run(trace_events=kernels, trace_s=1.0, unprofiled_s=0.5)).metrics
+    assert metrics["gpu_compute_utilization"] == pytest.approx(0.25 / 0.5, rel=1e-9)
+    assert metrics["trace_disturbance"] == pytest.approx(2.0 / 0.5, rel=EXACT)
+
+
+def test_steps_that_were_not_timed_without_the_profiler_have_neither(run):
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 0, "dur": 1e5}
+    figures = compute(run(trace_events=[kernel], trace_s=1.0))
+    for name in ("gpu_compute_utilization", "trace_disturbance"):
+        assert "without the profiler" in figures.absent[name]
 
 
 def test_everything_is_a_number_or_has_a_reason(run):
@@ -254,15 +266,82 @@ def test_real_sleeps_are_bounded_by_their_times(sleep_run):
     assert metrics["warmup_steps"] == 4
 
 
-def test_repeats(sleep_run):
-    """Three processes: 16 steps of 0.25 s, then 0.5 s, then 0.5 s and 0.75 s in turn, one sample each."""
+REPEATS = ["timing", "timing.2", "timing.3"]
+
+
+def test_throughput_is_over_all_repeats(sleep_run):
+    """Three processes: 16 steps of 0.25 s, then of 0.5 s, then 0.5 s and 0.75 s in turn, one sample each: 22 s."""
     steps = [0.25] * 16 + [0.5] * 16 + [0.5, 0.75] * 8
-    spool, _ = sleep_run({"step_s": steps}, passes=["timing", "timing.2", "timing.3"])
+    spool, _ = sleep_run({"step_s": steps, "flops": 1e9, "data_wait_s": 0.125}, passes=REPEATS)
     figures = compute(spool)
-    assert figures.metrics["throughput"] == 4
+    assert figures.metrics["throughput"] == pytest.approx(48 / 22, rel=EXACT)
     assert [row["throughput"] for row in figures.tables["repeats"]] == [4, 2, 1.6]
     assert figures.metrics["throughput_repeats_median"] == 2
     assert figures.metrics["throughput_repeats_spread"] == pytest.approx(1.2, rel=EXACT)
+    assert figures.metrics["step_time_p50_ms"] == 500
+    assert figures.metrics["step_time_p90_ms"] == 750  # 8 of 48 steps
+    assert figures.metrics["achieved_tflops"] == pytest.approx(48 / 22 / 1e3, rel=EXACT)
+    assert figures.metrics["data_wait_share"] == pytest.approx(48 * 0.125 / 22, rel=EXACT)
+    assert [point.step for point in figures.series["throughput_over_time"]][-1] == 47
+
+
+def test_three_repeats_give_the_interval_themselves(sleep_run):
+    """Windows of 4, 5 and 8 s, steady within: blocks of steps would see no noise at all."""
+    steps = [0.25] * 16 + [0.3125] * 16 + [0.5] * 16
+    spool, _ = sleep_run({"step_s": steps}, passes=REPEATS)
+    figures = compute(spool)
+    rates = [4.0, 3.2, 2.0]
+    half = 4.302652729749464 * np.std(rates, ddof=1) / np.sqrt(3)  # t(0.975, 2), from a printed table: 4.303
+    rate = 48 / 17
+    assert figures.metrics["throughput"] == pytest.approx(rate, rel=EXACT)
+    assert figures.metrics["throughput_ci_low"] == pytest.approx(max(0, rate - half), rel=1e-9)
+    assert figures.metrics["throughput_ci_high"] == pytest.approx(rate + half, rel=1e-9)
+    assert figures.tags["tbd.throughput_interval"] == "Student's t over 3 repeats"
+
+
+def test_two_repeats_have_the_interval_of_their_blocks(sleep_run):
+    spool, _ = sleep_run({"step_s": [0.25] * 16 + [0.5] * 16}, passes=REPEATS[:2])
+    figures = compute(spool)
+    assert figures.metrics["throughput"] == pytest.approx(32 / 12, rel=EXACT)
+    assert figures.metrics["throughput_ci_low"] < 32 / 12 < figures.metrics["throughput_ci_high"]
+    assert figures.tags["tbd.throughput_interval"] == "bootstrap over blocks of 6 steps"
+
+
+def test_a_repeat_that_failed_is_told_and_the_others_count(sleep_run):
+    fault = {"kind": "out_of_memory", "pass": "timing.3"}
+    spool, _ = sleep_run({"step_s": [0.25] * 16 + [0.5] * 16, "fault": fault}, passes=REPEATS)
+    figures = compute(spool)
+    assert figures.metrics["throughput"] == pytest.approx(32 / 12, rel=EXACT)
+    assert any(
+        told.startswith("throughput is of 2 of 3 timing passes (timing.3: the timing.3 pass ended as out_of_memory")
+        for told in figures.warnings
+    )
+
+
+def test_one_repeat_that_was_not_steady_makes_the_run_not_steady(sleep_run):
+    spool, _ = sleep_run({"step_s": 0.25}, passes=REPEATS)
+    lines = (spool / "events.jsonl").read_text().splitlines(keepends=True)
+    second = next(n for n, line in enumerate(lines) if '"steady"' in line and '"timing.2"' in line)
+    lines[second] = lines[second].replace('"steady": true, "steps": 4', '"steady": false, "steps": 8')
+    (spool / "events.jsonl").write_text("".join(lines))
+    metrics = compute(spool).metrics
+    assert (metrics["steady"], metrics["warmup_steps"]) == (0, 8)
+
+
+def test_cpu_time_is_of_all_windows_and_of_nothing_between(sleep_run):
+    """Two windows of 4 s with 2 cores' work, and 8 s of a busy import before each that must not count."""
+    options = {"step_s": 0.25, "phase_s": {"import": 8.0}, "warmup_s": [0.5]}
+    spool, _ = sleep_run(options, passes=REPEATS[:2])
+    windows = [json.loads(line) for line in (spool / "events.jsonl").read_text().splitlines()]
+    windows = [(event["begin"], event["end"]) for event in windows if event["event"] == "window"]
+
+    def cpu_s(t):
+        inside = sum(min(max(t, begin), end) - begin for begin, end in windows)
+        return 1.0 * inside + 2.0 * (t - START - inside)
+
+    times = np.arange(START, windows[-1][1] + 1, 0.25)
+    write_controller(spool, *({"event": "sample", "t": t, "cpu_s": cpu_s(t), "metrics": {}} for t in times))
+    assert compute(spool).metrics["cpu_utilization"] == pytest.approx(0.5, rel=1e-9)
 
 
 def test_too_few_steps_have_no_interval(sleep_run):
@@ -281,10 +360,31 @@ def test_a_run_without_passes_says_so(sleep_run):
     assert "operators" not in figures.tables
 
 
-def test_documented_metrics_are_those_computed(run):
-    """docs/metrics.md has a row for every figure, and none for another."""
+def documented():
+    """{name: unit} of the rows of docs/metrics.md."""
     text = (Path(__file__).parent.parent.parent / "docs" / "metrics.md").read_text()
-    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    documented = {name.strip("` ") for row in rows for name in row.split(", ")}
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
+    found = {}
+    for row in rows:
+        names, units = ([part.strip(" `") for part in cell.split(",")] for cell in row[1:3])
+        found |= zip(names, units * len(names) if len(units) == 1 else units, strict=True)
+    return found
+
+
+def test_documented_metrics_are_those_of_the_table_with_their_units():
+    assert documented() == {name: metric.unit for name, metric in METRICS.items()} | {"throughput_UNIT": "UNIT/s"}
+
+
+def test_computed_metrics_are_those_of_the_table(run):
     figures = compute(run())
-    assert documented - {"throughput_UNIT"} == {*figures.metrics, *figures.absent} - {"throughput_sentences"}
+    assert {*figures.metrics, *figures.absent} == {*METRICS, "throughput_sentences"}
+
+
+def test_a_metric_that_nothing_makes_says_why_on_every_device():
+    for metric in METRICS.values():
+        assert metric.make or set(metric.absent_on) == {"cpu", "gpu"}, metric.name
+        assert metric.meaning and set(metric.interval) <= set(METRICS)
+
+
+def test_every_memory_category_has_a_metric():
+    assert {f"memory/{name}_mb" for name in memory.CATEGORIES} <= set(METRICS)

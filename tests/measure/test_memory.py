@@ -73,6 +73,13 @@ def test_buffers_that_do_not_add_up_are_told(tmp_path, peak, told):
     assert [warning for warning in memory.warnings(read, found, None) if told in warning]
 
 
+def test_buffers_and_slack_that_exceed_the_peak_are_told_by_how_much(tmp_path):
+    read = record(tmp_path, [(985, 0, None, "weights")], peak=1000, slack=40)
+    assert memory.warnings(read, memory.breakdown(read), None) == [
+        "the recorded buffers and the allocator's slack sum to 2.5% more than the allocator's peak memory"
+    ]
+
+
 def test_more_buffers_than_the_allocators_peak_are_not_cut(tmp_path):
     found = memory.breakdown(record(tmp_path, [(1500, 0, None, "weights")], peak=1200))
     assert (found.live["weights"], found.live["other"], found.untracked_bytes) == (1500, 0, -300)
@@ -97,8 +104,10 @@ def test_outside_the_allocator():
     assert memory.outside_allocator_mb(3e6, 1e6) == 2
     with pytest.raises(Absent, match="never touched"):
         memory.outside_allocator_mb(1e6, 3e6)
-    with pytest.raises(Absent, match="not known"):
+    with pytest.raises(Absent, match="resident memory in the warm steps is not known"):
         memory.outside_allocator_mb(None, 3e6)
+    with pytest.raises(Absent, match="allocator told no peak"):
+        memory.outside_allocator_mb(3e6, None)
 
 
 def test_a_long_timeline_is_thinned_but_keeps_its_peak(tmp_path):

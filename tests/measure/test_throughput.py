@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tbd.measure.events import Absent
-from tbd.measure.throughput import interval, over_time, throughput
+from tbd.measure.throughput import interval, interval_of_repeats, over_time, throughput
 
 
 def test_a_ratio_of_sums_not_a_mean_of_rates():
@@ -24,7 +24,7 @@ def test_the_interval_holds_the_throughput_and_is_scaled_to_the_window():
 
 def test_a_block_is_a_sixth_of_the_window():
     ones = np.ones(30)
-    assert interval(ones, ones, 30.0).block_steps == 5
+    assert interval(ones, ones, 30.0).source == "bootstrap over blocks of 5 steps"
 
 
 def test_items_that_explain_the_times_leave_no_uncertainty():
@@ -84,6 +84,28 @@ def test_the_interval_holds_the_truth(noise, steps):
         held += found.low <= 8 <= found.high
     low, high = (0.93, 0.97)
     assert low - 3 * np.sqrt(low * (1 - low) / 800) <= held / 800 <= high + 3 * np.sqrt(high * (1 - high) / 800)
+
+
+@pytest.mark.parametrize("repeats", [3, 5])
+def test_the_interval_of_repeats_holds_the_truth_where_processes_differ(repeats):
+    """Processes differ by 3 %, their windows' noise is 0.5 %: in 95 % of 4,000 runs, within three errors of it."""
+    generator = np.random.default_rng(11)
+    held = 0
+    for _ in range(4000):
+        rates = 8 * (1 + 0.03 * generator.standard_normal(repeats)) * (1 + 0.005 * generator.standard_normal(repeats))
+        seconds = 100 / rates  # the same items in each
+        found = interval_of_repeats(list(rates), 100 * repeats / seconds.sum())
+        held += found.low <= 8 <= found.high
+    assert abs(held / 4000 - 0.95) <= 3 * np.sqrt(0.95 * 0.05 / 4000)
+
+
+def test_repeats_that_differ_wildly_give_no_negative_rate():
+    assert interval_of_repeats([1.0, 1.0, 9.0], 1.4).low == 0
+
+
+def test_two_repeats_are_no_interval():
+    with pytest.raises(Absent, match="at least 3 repeats, there are 2"):
+        interval_of_repeats([1.0, 1.1], 1.05)
 
 
 def test_over_time_keeps_all_items_and_all_time():

@@ -53,14 +53,14 @@ def test_shares_are_of_their_category():
     assert rows == {"k": 1.0, "a": 0.75, "b": 0.25}
 
 
-def test_kernels_longer_than_the_step_are_no_utilisation():
+def test_kernels_longer_than_the_unprofiled_steps_are_no_utilisation():
     with pytest.raises(Absent, match=r"2\.00 times"):
-        trace.gpu_compute_utilization([op("k", 0, 2e6, category="kernel")], 1, 1.0)
+        trace.gpu_compute_utilization([op("k", 0, 2e6, category="kernel")], 1.0)
 
 
 def test_a_cpu_trace_has_no_gpu_utilisation():
     with pytest.raises(Absent, match="no GPU kernel"):
-        trace.gpu_compute_utilization([op("a", 0, 2e6)], 1, 1.0)
+        trace.gpu_compute_utilization([op("a", 0, 2e6)], 1.0)
 
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "mm", "pid": 1, "tid": "main", "ts": 1.5, "dur": 2}

@@ -53,20 +53,20 @@ def test_no_sample_of_it():
 
 
 def test_utilization_is_of_all_usable_cores():
-    assert cpu_utilization(3.0, 2, WINDOW) == pytest.approx(0.75)
+    assert cpu_utilization(3.0, 2, WINDOW.seconds) == pytest.approx(0.75)
 
 
 def test_more_cpu_time_than_cores_is_no_utilization():
     with pytest.raises(Absent, match="5.00 CPU seconds can't be had from 2 cores in 2.00 s"):
-        cpu_utilization(5.0, 2, WINDOW)
+        cpu_utilization(5.0, 2, WINDOW.seconds)
 
 
 def test_unknown_cores():
     with pytest.raises(Absent, match="cores"):
-        cpu_utilization(3.0, None, WINDOW)
+        cpu_utilization(3.0, None, WINDOW.seconds)
 
 
 def test_data_wait():
-    assert data_wait_share(np.array([0.5, 0.5]), WINDOW) == pytest.approx(0.5)
+    assert data_wait_share(np.array([0.5, 0.5]), WINDOW.seconds) == pytest.approx(0.5)
     with pytest.raises(Absent, match="sum to 1.50 of the window"):
-        data_wait_share(np.array([1.5, 1.5]), WINDOW)
+        data_wait_share(np.array([1.5, 1.5]), WINDOW.seconds)

@@ -20,6 +20,10 @@ request["framework"]["options"] says what happens; a list is repeated for as man
     model           {"weights_bytes", "optimizer_state_bytes"}
     memory          what to write as memory.json; default: one buffer of weights
     rss_peak_bytes  default: left out
+    trace_s         seconds of each traced step; default 0
+    unprofiled_s    of the trace event; default: left out
+    absent          {"peak" | "trace" | "memory": why it can't be had}; default none
+    ranks           that write each pass, all in the same file, one after the other; default [0]
     trace_events    what to write as traceEvents; default: one operator a step
     fault           {"kind": ..., "pass": "timing", "phase": "timed", "step": 0}: what goes wrong, before that step:
                     "signal" (kills itself by "signal", default 9), "hang", "no_end" (leaves without a word), "error"
@@ -71,8 +75,9 @@ class ScriptedClock:
 class Pass:
     """One pass: its events, and the facts of its steps. `step_s` goes on from one repeat of a pass to the next."""
 
-    def __init__(self, name, request, clock, step_s):
+    def __init__(self, name, request, clock, step_s, rank=0):
         self.name = name
+        self.rank = rank
         self.request = request
         self.measure = request["measure"]
         self.options = request["framework"].get("options", {})
@@ -153,6 +158,7 @@ class Pass:
         self.write(
             "header",
             schema=1,
+            rank=self.rank,
             wall_time=time.time(),
             host=socket.gethostname(),
             pid=os.getpid(),
@@ -188,24 +194,38 @@ class Pass:
         cpu_s = self.options.get("cpu_s", 0.0)
         self.write("window", begin=begin, end=end, steps=self.measure["steps"], cpu_s=cpu_s)
         self.read(losses)
+        if self.missing("peak"):
+            return
         if self.measure["peak"] and "matrix_product" in self.options:
             self.phase("peak")
             self.write("matrix_product", precision=self.request["precision"], **self.options["matrix_product"])
 
     def trace(self):
+        if self.missing("trace"):
+            return
         self.phase("trace")
         steps = self.measure["trace_steps"]
         begin = self.clock.now()
-        self.steps([0.0] * steps)
+        self.steps([self.options.get("trace_s", 0.0)] * steps)
         default = [
             {"ph": "X", "cat": "cpu_op", "name": "sleep", "pid": 1, "tid": 1, "ts": 1000 * step, "dur": 900}
             for step in range(steps)
         ]
         with gzip.open(os.path.join(self.request["output"], "trace.json.gz"), "wt") as file:
             json.dump({"traceEvents": self.options.get("trace_events", default)}, file)
-        self.write("trace", path="trace.json.gz", steps=steps, begin=begin, end=self.clock.now())
+        unprofiled = {key: self.options[key] for key in ("unprofiled_s",) if key in self.options}
+        self.write("trace", path="trace.json.gz", steps=steps, begin=begin, end=self.clock.now(), **unprofiled)
+
+    def missing(self, what):
+        """Whether the script says that the part can't be had: then it is told."""
+        reason = self.options.get("absent", {}).get(what)
+        if reason:
+            self.write("absent", what=what, reason=reason)
+        return bool(reason)
 
     def memory(self):
+        if self.missing("memory"):
+            return
         self.phase("memory")
         self.steps([0.0])
         weights = {"bytes": 4000, "born": 0, "died": None, "category": "weights", "name": "weights"}
@@ -238,8 +258,8 @@ def main(request_path):
     scripted = options.get("mode", "sleep") == "scripted"
     clock = ScriptedClock(options.get("start", time.monotonic())) if scripted else RealClock()
     step_s = repeated(options.get("step_s", 0.01))
-    for name in request["measure"]["passes"]:
-        one = Pass(name, request, clock, step_s)
+    for name, rank in itertools.product(request["measure"]["passes"], options.get("ranks", [0])):
+        one = Pass(name, request, clock, step_s, rank)
         ending = Ended("ok", "")
         try:
             one.run()

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tbd.measure import jsonl
 from tbd.tracking.spool import NoSpool, Spool, spools, write_json
-from tbd.tracking.writer import EventWriter, SpoolFull, read_events
+from tbd.tracking.writer import EventWriter, SpoolFull
 
 
 def test_runs_begun_at_once_get_a_folder_each(tmp_path: Path) -> None:
@@ -59,9 +60,9 @@ def test_the_end_is_found_behind_a_long_file(tmp_path: Path) -> None:
 def test_a_torn_line_is_neither_read_nor_written_on(tmp_path: Path, torn: bytes) -> None:
     path = tmp_path / "controller.jsonl"
     path.write_bytes(b'{"event": "header"}\n' + torn)
-    assert [event["event"] for event in read_events(path)] == ["header"]
+    assert [event["event"] for event in jsonl.read(path)[0]] == ["header"]
     EventWriter(path).write("end")
-    assert [event["event"] for event in read_events(path)] == ["header", "end"]
+    assert [event["event"] for event in jsonl.read(path)[0]] == ["header", "end"]
     assert all(json.loads(line) for line in path.read_bytes().splitlines())
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from tbd.measure import figures
 from tbd.measure.figures import Figures
+from tbd.measure.metrics import find, number
 from tbd.tracking.plots import ticks
 from tbd.tracking.spool import Spool
-from tbd.tracking.summary import number, page, unit_of
+from tbd.tracking.summary import page
 from tests.tracking import spools
 
 HOSTILE = "<script>alert(1)</script>\"'&"
@@ -76,6 +77,20 @@ def test_memory_states_its_denominator(tmp_path: Path) -> None:
     assert "the allocator's peak, 200 MB" in text
 
 
+def test_the_slack_and_the_profilers_cost_are_stated(tmp_path: Path) -> None:
+    row = {"name": "mm", "category": "cpu_op", "count_per_step": 1.0, "self_ms_per_step": 1.0, "share": 1.0}
+    metrics = {"memory/peak_mb": 200.0, "memory/other_mb": 50.0, "memory/slack_mb": 12.5, "trace_disturbance": 1.5}
+    text = Texts(page(spools.begun(tmp_path), Figures(metrics=metrics, tables={"operators": [row]}))).text
+    assert "within other: the allocator's slack, handed out beyond what was asked for: 12.50 MB" in text
+    assert "The profiler made these steps take 1.50 times as long." in text
+
+
+def test_repeats_have_a_row_each(tmp_path: Path) -> None:
+    rows = [{"pass": f"timing.{n}", "throughput": 10.0 + n, "steps": 16, "seconds": 4.0} for n in (2, 3)]
+    text = Texts(page(spools.begun(tmp_path), Figures(metrics={"throughput": 12.5}, tables={"repeats": rows}))).text
+    assert "timing.2" in text and "12.00" in text and "timing.3" in text and "13.00" in text
+
+
 def test_a_run_without_anything_has_a_page(tmp_path: Path) -> None:
     spool = Spool.create(tmp_path, "early", experiment="e")
     spool.end("environment_failed", "pip found no torch")
@@ -91,23 +106,27 @@ def test_pictures_are_well_formed_and_described(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, expected",
+    "name, value, expected",
     [
-        ("throughput", ("images/s", 1.0)),
-        ("throughput_source tokens", ("source tokens/s", 1.0)),
-        ("step_time_p50_ms", ("ms", 1.0)),
-        ("startup_build_s", ("s", 1.0)),
-        ("memory/peak_mb", ("MB", 1.0)),
-        ("memory/feature_maps_share", ("%", 100.0)),
-        ("cpu_utilization", ("%", 100.0)),
-        ("achieved_tflops", ("TFLOP/s", 1.0)),
-        ("energy_j_per_item", ("J/item", 1.0)),
-        ("loss_first", ("", 1.0)),
-        ("steady", ("", 1.0)),
+        ("throughput", 1234.567, ("1,234.57", "images/s")),
+        ("throughput_source tokens", 5.0, ("5.00", "source tokens/s")),
+        ("throughput_repeats_median", 5.0, ("5.00", "images/s")),
+        ("throughput_repeats_spread", 0.125, ("12.5", "%")),
+        ("step_time_p50_ms", 77.279, ("77.3", "ms")),
+        ("startup_build_s", 0.25, ("0.25", "s")),
+        ("memory/peak_mb", 462.14, ("462.1", "MB")),
+        ("memory/feature_maps_share", 0.25, ("25.0", "%")),
+        ("cpu_utilization", 1.0, ("100.0", "%")),
+        ("achieved_tflops", 0.04567, ("0.04567", "TFLOP/s")),
+        ("trace_disturbance", 1.834, ("1.83", "times")),
+        ("energy_j_per_item", 0.5, ("0.5", "J/item")),
+        ("loss_first", 6.9, ("6.9000", "")),
+        ("steady", 1.0, ("1", "")),
     ],
 )
-def test_units(name: str, expected: tuple[str, float]) -> None:
-    assert unit_of(name, "images") == expected
+def test_numbers_and_units(name: str, value: float, expected: tuple[str, str]) -> None:
+    metric = find(name)
+    assert (metric.number(value), metric.unit_shown("images")) == expected
 
 
 @pytest.mark.parametrize(

@@ -20,17 +20,19 @@ def main(request_path: str, warmup: int, steps: int) -> None:
     options = {key: value for key, value in request["model"].items() if key != "name"}
     specification = models.create(request["model"]["name"], options)
     training = frameworks.create(request).build(specification, specification.initial_weights(request["seed"]))
-    network, optimizer = training.network, training.optimizer
-    clip_norm = specification.optimizer(request["batch_size"]).clip_norm
+    network, (update,) = training.network, training.updates
+    training.activate(update)
+    optimizer, clip_norm = update.optimizer, update.specified.clip_norm
     random = numpy.random.RandomState(request["seed"])
     batches = [specification.synthetic_batch(request["batch_size"], random) for _ in range(8)]
 
     def train(count: int) -> None:
         for step in range(count):
-            loss = network({name: torch.from_numpy(array) for name, array in batches[step % len(batches)].items()})
+            batch = {name: torch.from_numpy(array) for name, array in batches[step % len(batches)].items()}
+            loss = network(batch, update.name)
             loss.backward()
             if clip_norm is not None:
-                torch.nn.utils.clip_grad_norm_(training.trainable, clip_norm)
+                torch.nn.utils.clip_grad_norm_(update.tensors, clip_norm)
             optimizer.step()
             optimizer.zero_grad()
 

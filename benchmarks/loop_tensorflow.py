@@ -21,12 +21,13 @@ def main(request_path: str, warmup: int, steps: int) -> None:
     training = frameworks.create(request).build(specification, specification.initial_weights(request["seed"]))
     import tensorflow as tf
 
+    (update,) = training.updates
     random = numpy.random.RandomState(request["seed"])
     batches = [specification.synthetic_batch(request["batch_size"], random) for _ in range(8)]
 
     def train(count: int) -> None:
         for step in range(count):
-            loss = training.train({name: tf.constant(a) for name, a in batches[step % len(batches)].items()})
+            loss = update.train({name: tf.constant(a) for name, a in batches[step % len(batches)].items()})
         loss.numpy()
 
     train(warmup)

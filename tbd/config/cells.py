@@ -1,26 +1,58 @@
-"""The cells: which model runs in which framework on which hardware, and for those that don't, why."""
+"""The cells: which model runs in which framework on which hardware, and for those that don't, why.
+
+Known without importing any framework: from the facts in tbd/frameworks/<name>/__init__.py and the models' files.
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 from tbd import data, frameworks, models
 
 # What no adapter can do yet, by the name of the hardware group.
 HARDWARE_TO_COME = {
-    "multi_gpu": "training on several GPUs is not built yet: use hardware=single_gpu",
-    "multi_node": "training on several machines is not built yet: use hardware=cpu or hardware=single_gpu",
+    "multi_gpu": "training on several GPUs is not built yet: use hardware=cpu",
+    "multi_node": "training on several machines is not built yet: use hardware=cpu",
 }
-GPU_FRAMEWORKS = ("pytorch",)
+DEVICES_TO_COME = {"gpu": "GPU figures (device times, device memory) are not built yet: use hardware=cpu"}
 
 
-def unsupported(model: str, framework: str, hardware: str) -> str | None:
-    """Why this cell can't run, or None where it works. `framework` is one that comes with tbd."""
+def unsupported(
+    model: str, options: Mapping[str, Any], framework: str, hardware: str, device: str, precision: str
+) -> str | None:
+    """Why this cell can't run, or None where it works.
+
+    `options` are the model's, resolved; `framework` is one that comes with tbd; `hardware` is the group's name, and
+    `device` its "cpu" or "gpu".
+    """
     if framework not in frameworks.names():
-        return f"framework {framework} has no adapter"
-    if framework not in models.frameworks(model):
-        return f"{model} is not written in {framework}: it is in {', '.join(models.frameworks(model))}"
+        return f"framework {framework} has no adapter: use {' or '.join(frameworks.names())}"
+    facts = frameworks.facts(framework)
+    for (of_model, option, value), reason in facts.WITHOUT.items():
+        if of_model == model and (option is None or options.get(option) == value):
+            return str(reason)
+    written = models.frameworks(model)
+    if framework not in written:
+        return f"{model} is not written in {framework}: it is in {', '.join(written)}"
     if hardware in HARDWARE_TO_COME:
         return HARDWARE_TO_COME[hardware]
-    if hardware == "single_gpu" and framework not in GPU_FRAMEWORKS:
-        return f"{framework} on a GPU is not built yet: use hardware=cpu"
+    if device not in facts.DEVICES:
+        offered = " or ".join(facts.DEVICES)
+        return DEVICES_TO_COME.get(device, f"hardware.device={device}: {framework} trains on {offered} here")
+    if precision not in facts.PRECISIONS:
+        return f"precision={precision}: {framework} trains in {' or '.join(facts.PRECISIONS)} here"
     return None
+
+
+def table() -> list[dict[str, str | None]]:
+    """Every model in every framework, the model at its full size, in fp32 on a CPU: status "works" or "unsupported"."""
+    found: list[dict[str, str | None]] = []
+    for model in models.names():
+        options = models.create(model, {"size": "full"}).options
+        for framework in frameworks.names():
+            reason = unsupported(model, options, framework, "cpu", "cpu", "fp32")
+            status = "unsupported" if reason else "works"
+            found.append({"model": model, "framework": framework, "status": status, "reason": reason})
+    return found
 
 
 def data_problem(model: str, source: str) -> str | None:

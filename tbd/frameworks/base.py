@@ -1,8 +1,20 @@
-"""The contract of a framework's adapter: tbd/frameworks/<name>/__init__.py defines FRAMEWORK, a subclass of Framework.
+"""The contract of a framework's adapter: tbd/frameworks/<name>/adapter.py defines FRAMEWORK, a subclass of Framework.
 
-An adapter knows its framework and no model; a model's network in that framework is tbd/models/<model>/<name>.py.
-Only the adapter's own modules may import the framework, and only inside the worker's process.
+An adapter knows its framework and no model; a model's network in that framework is tbd/models/<model>/<name>.py, whose
+NETWORK is what the adapter's training.py says at its top. Only the adapter's own modules and the networks may import
+the framework, and only inside the worker's process.
+
+A framework draws nothing at random: what is random in a step comes in its batch (tbd/models/specification.py).
+
+Where a device works asynchronously, as a GPU does, step() returns before the step is done: the times that the worker's
+loop sees are those of the dispatch. The window between two wait() is right all the same, but an adapter must bring
+the device's own times of the steps, and its memory, before its DEVICES may name such a device.
 """
+
+import platform
+
+PRECISIONS = {"fp32": 4, "fp64": 8}  # bytes of a number in weights, gradients and optimizer state
+RUN_AHEAD = 4  # steps enqueued before step() waits: enough to keep a device busy, few enough to bound the memory
 
 
 class Unsupported(Exception):
@@ -10,13 +22,23 @@ class Unsupported(Exception):
 
 
 class Framework(object):
-    """One framework, imported when the object is made, with the threads and the device that the request asks for."""
+    """One framework, imported when the object is made, with the threads and the device that the request asks for.
+
+    `request` is docs/request.md with one key more: request["pass"] is what this process does, "timing", "trace" or
+    "memory". Settings that a pass needs before the import, such as an allocator that records, hang on it; it may be
+    missing, and nothing may be set that a timing pass doesn't want.
+    """
 
     name = None
 
     def __init__(self, request):
         """Imports the framework and sets `request["hardware"]["threads"]`; raises Unsupported where it can't run."""
         self.request = request
+
+    @property
+    def global_batch_size(self):
+        """The batch of all devices together, by which a specification chooses its optimizers."""
+        return self.request["batch_size"] * self.request["world_size"]
 
     def version(self):
         """The framework's version, such as "2.13.0+cpu"."""
@@ -43,10 +65,14 @@ class Framework(object):
 
 
 class Training(object):
-    """One network with its optimizer, built on its device. `arrays` are batches as the specification gives them."""
+    """One network with its optimizers, built on its device. `arrays` are batches as the specification gives them."""
 
     def step(self, arrays):
-        """Enqueue one optimizer step. Need not wait, but stays at most a few steps ahead of the device."""
+        """Enqueue one iteration: each of specification.updates() in order, `repeat` times, with its own arrays
+        (specification.update_arrays) and the learning rate of this step, the first being step 0.
+
+        Need not wait, but stays at most RUN_AHEAD steps ahead of the device.
+        """
         raise NotImplementedError
 
     def wait(self):
@@ -54,7 +80,10 @@ class Training(object):
         raise NotImplementedError
 
     def losses(self):
-        """The losses, as floats, of all steps since the last call. Waits."""
+        """The losses, as floats, of all steps since the last call, one a step: that of its last update. Waits.
+
+        Those from before record_memory stay readable after it, together with those of the steps that it makes itself.
+        """
         raise NotImplementedError
 
     def weights(self):
@@ -62,9 +91,10 @@ class Training(object):
         raise NotImplementedError
 
     def gradients(self, arrays):
-        """(loss, {canonical name: gradient in its canonical layout}) of one batch, before clipping and weight decay.
+        """{update's name: (loss, {canonical name: gradient in its canonical layout})} of one batch.
 
-        Changes no trainable weight. For the parity tests.
+        Each update at the present weights, in its first repetition, by its own parameters alone; before clipping and
+        weight decay. Changes no weight. For the parity tests.
         """
         raise NotImplementedError
 
@@ -80,3 +110,12 @@ class Training(object):
     def record_memory(self, arrays):
         """One training step with every allocation recorded: a dict of docs/memory.md, `buffers` and `allocator`."""
         raise NotImplementedError
+
+
+def cpu_name():
+    """The processor's model name as Linux gives it, elsewhere as the platform does."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

@@ -1,7 +1,12 @@
-"""The models. One folder each: specification.py (framework-free) and one file a framework, named as the framework."""
+"""The models. One folder each: specification.py (framework-free) and one file a framework, named as the framework.
+
+Other modules may lie beside them: what several frameworks share, such as the anchors of a detector.
+"""
 
 import importlib
 import os
+
+from tbd.frameworks import names as known_frameworks
 
 
 def names():
@@ -11,13 +16,14 @@ def names():
 
 
 def frameworks(model):
-    """The frameworks in which a model is written, sorted: the files beside its specification."""
+    """The frameworks in which a model is written, sorted: the files beside its specification that are named so."""
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), model)
-    return sorted(
-        name[:-3]
-        for name in os.listdir(folder)
-        if name.endswith(".py") and name not in ("__init__.py", "specification.py")
-    )
+    return [name for name in known_frameworks() if os.path.isfile(os.path.join(folder, name + ".py"))]
+
+
+def specification_class(model):
+    """The class of a model's Specification."""
+    return importlib.import_module("tbd.models.%s.specification" % model).SPECIFICATION
 
 
 def create(model, options):
@@ -25,8 +31,7 @@ def create(model, options):
 
     Raises ValueError where an option or its value is not the model's.
     """
-    module = importlib.import_module("tbd.models.%s.specification" % model)
-    return module.SPECIFICATION(**options)
+    return specification_class(model)(**options)
 
 
 def network(model, framework):

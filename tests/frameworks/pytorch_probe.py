@@ -41,7 +41,7 @@ def main():
     before = training.weights()
     training.gradients(arrays)
     after = training.weights()
-    trainable = [p.name for p in specification.parameters if p.trainable]
+    trainable = [p.name for p in specification.parameters if p.role == "weight"]
     facts["gradients_move_weights"] = any(not numpy.array_equal(before[name], after[name]) for name in trainable)
     for _ in range(STEPS):
         training.step(specification.synthetic_batch(request["batch_size"], random))

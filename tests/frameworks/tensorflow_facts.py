@@ -46,7 +46,7 @@ def timing_facts(framework, folder):
     framework.matrix_product(8)()
     return {
         "losses": [training.losses(), training.losses()],
-        "graphs": training.train.experimental_get_tracing_count(),
+        "graphs": training.updates[0].train.experimental_get_tracing_count(),
         "canonical": all(numpy.array_equal(kept[n], a) for n, a in seq2seq.initial_weights(1).items()),
         "devices": framework.devices(),
         "out_of_memory": [

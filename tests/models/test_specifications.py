@@ -4,8 +4,11 @@ import numpy
 import pytest
 
 from tbd import models
+from tbd.models.specification import learning_rate_at, parameter, sgd
+from tests.frameworks.twofold import SIZE, Twofold
+from tests.parity import dummies
 
-CASES = [("resnet50", "small"), ("seq2seq", "small")]
+CASES = [(model, "small") for model in models.names()]
 
 
 def batch(specification, size, seed=0):
@@ -87,3 +90,58 @@ def test_an_unknown_size_or_option_is_refused_by_name(model, size):
         models.create(model, {"size": "huge"})
     with pytest.raises(ValueError, match="has no option colour"):
         models.create(model, {"size": size, "colour": "red"})
+
+
+@pytest.mark.parametrize(("model", "size"), CASES)
+def test_without_padding_all_work_is_of_use(model, size):
+    specification = models.create(model, {"size": size})
+    arrays = dummies.full(specification, batch(specification, 4))
+    assert specification.work(arrays) == specification.flops(arrays)
+
+
+@pytest.mark.parametrize("model", dummies.FULL)
+def test_padding_is_work_but_of_no_use(model):
+    specification = models.create(model, {"size": "small"})
+    arrays = batch(specification, 4)
+    padded, full = arrays, dummies.full(specification, arrays)
+    assert specification.work(padded) == specification.work(full)
+    assert specification.flops(padded) < specification.flops(full)
+    assert specification.macs(padded) < specification.macs(full)
+    unit = specification.unit
+    assert specification.items(padded)[unit] < specification.items(full)[unit]
+
+
+@pytest.mark.parametrize(("model", "size"), CASES)
+def test_the_updates_train_every_weight_and_nothing_else(model, size):
+    specification = models.create(model, {"size": size})
+    trained = {name for update in specification.updates(4) for name in update.parameters}
+    assert trained == {p.name for p in specification.parameters if p.role == "weight"}
+
+
+def test_by_default_a_step_is_one_update():
+    specification = models.create("resnet50", {"size": "small"})
+    (update,) = specification.updates(256)
+    assert (update.repeat, update.optimizer) == (1, specification.optimizer(256))
+    arrays = batch(specification, 2)
+    assert specification.update_arrays(arrays, update.name, 0) is arrays
+
+
+def test_frozen_weights_are_weights_and_statistics_are_not():
+    specification = Twofold("small")
+    assert specification.parameter_count() == 3 * SIZE  # first, second and the frozen scale
+    assert specification.weights_bytes(4) == 12 * SIZE
+
+
+def test_the_optimizers_state_is_that_of_all_updates():
+    # a momentum for `first`, two moments for `second`
+    assert Twofold("small").optimizer_state_bytes(8) == (1 + 2) * 8 * SIZE
+
+
+def test_a_learning_rate_is_a_number_or_a_function_of_the_step():
+    assert [learning_rate_at(sgd(0.5), step) for step in (0, 1)] == [0.5, 0.5]
+    assert [learning_rate_at(sgd(lambda step: 1 / (1 + step)), step) for step in (0, 1)] == [1.0, 0.5]
+
+
+def test_an_unknown_role_is_refused_by_name():
+    with pytest.raises(ValueError, match="w has the role moving, which is not one of weight, frozen, statistic"):
+        parameter("w", (1,), "vector", ("constant", 0.0), role="moving")

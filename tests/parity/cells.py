@@ -1,9 +1,12 @@
-"""The frameworks' interpreters and the requests that the tests give them."""
+"""The cells, the frameworks' interpreters and the requests that the tests give them."""
 
 import os
 
 from tbd import models
 from tbd.launch import environments
+
+# Every model in every framework in which it is written.
+CELLS = [(model, framework) for model in models.names() for framework in models.frameworks(model)]
 
 
 def framework_python(name):

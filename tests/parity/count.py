@@ -1,9 +1,10 @@
 """Operations of a model's full size by PyTorch's own counter: python count.py MODEL writes {"forward": n, "step": n}.
 
 The counter knows products of matrices and convolutions; a matrix times a vector is added to it. It has no figure for
-oneDNN's fused LSTM, so that is switched off. Every sentence is as long as the batch, so that nothing is skipped.
+oneDNN's fused LSTM, so that is switched off. The batch has no padding, so that nothing is skipped.
 """
 
+import functools
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tbd import models
 from tbd.frameworks.pytorch.training import PyTorchTraining
+from tests.parity import dummies
 
 
 def product(matrix, vector, *args, out_shape=None, **kwargs):
@@ -32,17 +34,16 @@ def count(network):
 
 def main():
     specification = models.create(sys.argv[1], {"size": "full"})
-    arrays = specification.synthetic_batch(2, numpy.random.RandomState(0))
-    for name, other in (("source_length", "source"), ("target_length", "target_input")):
-        if name in arrays:
-            arrays[name][:] = arrays[other].shape[1]
-    network = models.network(specification.name, "pytorch").Network
-    weights = specification.initial_weights(1)
-    device = torch.device("cpu")
-    training = PyTorchTraining(network, specification, specification.optimizer(2), weights, device, torch.float32)
-    inputs = training.inputs(arrays)
-    loss, forward = count(lambda: training.network(inputs))
-    _, backward = count(loss.backward)
+    arrays = dummies.full(specification, specification.synthetic_batch(2, numpy.random.RandomState(0)))
+    network = models.network(specification.name, "pytorch").NETWORK
+    weights, updates = specification.initial_weights(1), specification.updates(2)
+    training = PyTorchTraining(network, specification, updates, weights, torch.device("cpu"), torch.float32)
+    forward = backward = 0
+    for (update, _), inputs in zip(training.turns, training.inputs(arrays), strict=True):
+        training.activate(update)
+        loss, operations = count(functools.partial(training.network, inputs, update.name))
+        forward += operations
+        backward += count(loss.backward)[1]
     specified = {"macs": specification.macs(arrays), "flops": specification.flops(arrays)}
     print(json.dumps(dict(specified, forward=forward, step=forward + backward)))
 

@@ -9,11 +9,17 @@ import unittest.mock
 
 import numpy
 
+from tbd import models
+from tbd.models.specification import learning_rate_at
+
 
 class Fault:
     """No mistake at all: what a fault doesn't change passes through."""
 
-    models = ("resnet50", "seq2seq")
+    @classmethod
+    def fits(cls, specification):
+        """Whether a network of the specification can have this fault."""
+        return True
 
     def __init__(self, framework):
         self.framework = framework
@@ -39,10 +45,20 @@ class Fault:
         return found
 
 
+class OtherInitialWeights(Fault):
+    """A framework's own initial weights instead of the specification's: here each array's numbers in another order."""
+
+    def weights_in(self, weights):
+        random = numpy.random.RandomState(0)
+        return {name: random.permutation(array.ravel()).reshape(array.shape) for name, array in weights.items()}
+
+
 class BatchNormEpsilon(Fault):
     """Keras's default, 1e-3, for 1e-5."""
 
-    models = ("resnet50",)
+    @classmethod
+    def fits(cls, specification):
+        return hasattr(specification, "batch_norm_epsilon")
 
     def specification(self, specification):
         specification.batch_norm_epsilon = 1e-3
@@ -52,7 +68,9 @@ class BatchNormEpsilon(Fault):
 class BatchNormMomentum(Fault):
     """The other convention of the running statistics' momentum: 0.9 of the new value for 0.1."""
 
-    models = ("resnet50",)
+    @classmethod
+    def fits(cls, specification):
+        return hasattr(specification, "batch_norm_momentum")
 
     def specification(self, specification):
         specification.batch_norm_momentum = 1 - specification.batch_norm_momentum
@@ -66,7 +84,9 @@ class BiasedVariance(Fault):
     ones give follows from it: each is (n - 1) / n of the unbiased one, n = batch x height x width of the layer.
     """
 
-    models = ("resnet50",)
+    @classmethod
+    def fits(cls, specification):
+        return specification.name == "resnet50"
 
     def observation(self, found, specification, arrays):
         from tbd.models.resnet50.specification import batch_norm_of
@@ -83,7 +103,9 @@ class BiasedVariance(Fault):
 class PaddingShifted(Fault):
     """Every padding of a convolution moved by one from its end to its begin, as in frameworks that centre otherwise."""
 
-    models = ("resnet50",)
+    @classmethod
+    def fits(cls, specification):
+        return specification.name == "resnet50"
 
     def planted(self):
         return {"pytorch": pytorch_padding, "tensorflow": tensorflow_padding}[self.framework]()
@@ -92,43 +114,44 @@ class PaddingShifted(Fault):
 class SgdMomentum(Fault):
     """velocity = momentum * velocity + (1 - momentum) * gradient: from rest, the same as a smaller learning rate."""
 
-    models = ("resnet50",)
+    @classmethod
+    def fits(cls, specification):
+        return any(o.momentum for o in optimizers(specification))
 
     def specification(self, specification):
-        original = specification.optimizer
+        def smaller(o):
+            factor = 1 - (o.momentum or 0.0)
+            return o._replace(learning_rate=lambda step: learning_rate_at(o, step) * factor)
 
-        def optimizer(batch_size):
-            right = original(batch_size)
-            return right._replace(learning_rate=right.learning_rate * (1 - right.momentum))
-
-        specification.optimizer = optimizer
-        return specification
+        return with_optimizers(specification, smaller)
 
 
 class NoWeightDecay(Fault):
-    models = ("resnet50",)
+    @classmethod
+    def fits(cls, specification):
+        return any(o.weight_decay for o in optimizers(specification))
 
     def specification(self, specification):
-        original = specification.optimizer
-        specification.optimizer = lambda batch_size: original(batch_size)._replace(weight_decay=0.0)
-        return specification
+        return with_optimizers(specification, lambda o: o._replace(weight_decay=0.0))
 
 
 class NoClipping(Fault):
     """The gradients' global norm isn't bounded."""
 
-    models = ("seq2seq",)
+    @classmethod
+    def fits(cls, specification):
+        return any(o.clip_norm for o in optimizers(specification))
 
     def specification(self, specification):
-        original = specification.optimizer
-        specification.optimizer = lambda batch_size: original(batch_size)._replace(clip_norm=None)
-        return specification
+        return with_optimizers(specification, lambda o: o._replace(clip_norm=None))
 
 
 class GateOrder(Fault):
     """The gates taken in the order i, g, f, o."""
 
-    models = ("seq2seq",)
+    @classmethod
+    def fits(cls, specification):
+        return specification.name == "seq2seq"
 
     def weights_in(self, weights):
         return {name: swapped(array) if is_lstm(name) else array for name, array in weights.items()}
@@ -137,7 +160,9 @@ class GateOrder(Fault):
 
 
 class SourceNotReversed(Fault):
-    models = ("seq2seq",)
+    @classmethod
+    def fits(cls, specification):
+        return specification.name == "seq2seq"
 
     def batch(self, arrays):
         arrays = dict(arrays, source=arrays["source"].copy())
@@ -149,7 +174,9 @@ class SourceNotReversed(Fault):
 class NoSourceMask(Fault):
     """The encoder runs on over the padding and the attention falls on it."""
 
-    models = ("seq2seq",)
+    @classmethod
+    def fits(cls, specification):
+        return specification.name == "seq2seq"
 
     def batch(self, arrays):
         longest = arrays["source"].shape[1]
@@ -157,6 +184,7 @@ class NoSourceMask(Fault):
 
 
 FAULTS = {
+    "other_initial_weights": OtherInitialWeights,
     "batch_norm_epsilon": BatchNormEpsilon,
     "batch_norm_momentum": BatchNormMomentum,
     "biased_variance": BiasedVariance,
@@ -172,7 +200,23 @@ FAULTS = {
 
 def of_model(model):
     """{name: Fault class} of the faults that a model can have."""
-    return {name: fault for name, fault in FAULTS.items() if model in fault.models}
+    specification = models.create(model, {"size": "small"})
+    return {name: fault for name, fault in FAULTS.items() if fault.fits(specification)}
+
+
+def optimizers(specification):
+    return [update.optimizer for update in specification.updates(batch_size=1)]
+
+
+def with_optimizers(specification, changed):
+    """The specification, from now on with changed(optimizer) for each update's Optimizer."""
+    original = specification.updates
+
+    def updates(batch_size):
+        return tuple(u._replace(optimizer=changed(u.optimizer)) for u in original(batch_size))
+
+    specification.updates = updates
+    return specification
 
 
 def is_lstm(name):

@@ -2,14 +2,15 @@
 
     python tests/parity/observe.py REQUEST.json FOLDER [--faults]
 
-From the canonical weights of the request's seed (scaled, see `weights`) and one synthetic batch of its batch size, in
+From the canonical weights of the request's seed (tests/parity/dummies.py) and one synthetic batch of its batch size, in
 its precision, FOLDER/right.npz:
 
-    initial/NAME   weights and statistics as built
-    loss           of the batch from the canonical weights
-    gradient/NAME  by each trainable parameter
-    losses         of 10 optimizer steps on that batch
-    trained/NAME   weights and statistics after them
+    canonical/NAME        weights and statistics by the specification
+    initial/NAME          the same as the framework has them when built
+    loss/UPDATE           of the batch from the canonical weights
+    gradient/UPDATE/NAME  by each parameter that the update trains
+    losses                of 10 steps on that batch
+    trained/NAME          weights and statistics after them
 
 With --faults also FOLDER/FAULT.npz for each deliberate mistake of tests/parity/faults.py that the model can have.
 """
@@ -21,12 +22,10 @@ import sys
 
 import numpy
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.dirname(os.path.dirname(HERE)), HERE]
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-import faults  # noqa: E402
-
-from tbd import frameworks, models  # noqa: E402
+from tbd import frameworks, models
+from tests.parity import dummies, faults
 
 STEPS = 10
 # Of the batch's generator. Where a ReLU's input is nearly 0, rounding alone can flip it and then a gradient is off by
@@ -40,40 +39,26 @@ def batch(specification, batch_size):
     return specification.synthetic_batch(batch_size, numpy.random.RandomState(BATCH_SEED))
 
 
-def weights(specification, seed):
-    """The canonical initial weights, spread for a narrow seq2seq as at its full width of 512.
-
-    Its weights are uniform within 0.1 at any width. A narrow network's sums are then so small that every tanh is
-    linear, the gradients of the attention nearly vanish, and rounding alone decides where Adam moves.
-    """
-    found = specification.initial_weights(seed)
-    if specification.name == "seq2seq":
-        spread = numpy.float32((512.0 / specification.options["width"]) ** 0.5)
-        found = {name: array * spread for name, array in found.items()}
-    return found
-
-
 def specification_of(request):
     """The request's specification; a bound on the gradients' norm is lowered until it acts on the batch here."""
     options = {key: value for key, value in request["model"].items() if key != "name"}
     specification = models.create(request["model"]["name"], options)
-    original = specification.optimizer
-    if original(request["batch_size"]).clip_norm is not None:
-        specification.optimizer = lambda batch_size: original(batch_size)._replace(clip_norm=0.1)
-    return specification
+    return faults.with_optimizers(specification, lambda o: o._replace(clip_norm=o.clip_norm and 0.1))
 
 
 def observe(framework, request, fault):
     """{key: array} of the module's docstring, of the framework's adapter with a fault planted."""
     specification = fault.specification(specification_of(request))
-    initial = fault.weights_in(weights(specification, request["seed"]))
+    canonical = dummies.weights(specification, request["seed"])
+    initial = fault.weights_in(canonical)
     arrays = fault.batch(batch(specification, request["batch_size"]))
     with fault.planted():
         training = framework.build(specification, initial)
-        found = named("initial/", fault.weights_out(training.weights()))
-        loss, gradients = training.gradients(arrays)
-        found["loss"] = numpy.float64(loss)
-        found.update(named("gradient/", fault.weights_out(gradients)))
+        found = named("canonical/", canonical)
+        found.update(named("initial/", fault.weights_out(training.weights())))
+        for update, (loss, gradients) in training.gradients(arrays).items():
+            found["loss/" + update] = numpy.float64(loss)
+            found.update(named(f"gradient/{update}/", fault.weights_out(gradients)))
 
         training = framework.build(specification, initial)  # afresh: gradients() may move the running statistics
         for _ in range(STEPS):

@@ -6,9 +6,10 @@ import subprocess
 
 import pytest
 
+from tbd import models
 from tests.parity import compare, faults
+from tests.parity.cells import CELLS
 
-CELLS = [(model, framework) for model in ("resnet50", "seq2seq") for framework in ("pytorch", "tensorflow")]
 PLANTED = [(fault, model, framework) for model, framework in CELLS for fault in faults.of_model(model)]
 
 
@@ -28,7 +29,7 @@ def test_float32_agrees_as_well_as_pytorch_does(model, framework, observation, r
     assert compare.failures(observation(model, framework, "fp32"), reference(model), own) == []
 
 
-@pytest.mark.parametrize("model", ["resnet50", "seq2seq"])
+@pytest.mark.parametrize("model", models.names())
 def test_the_calibration_of_float32_is_no_free_pass(model, observation, reference):
     """Three times the largest of PyTorch's own errors is still far below what a real mistake makes."""
     own = compare.errors(observation(model, "pytorch", "fp32"), reference(model))
@@ -41,7 +42,7 @@ def test_a_planted_fault_fails(fault, model, framework, observation, reference):
     assert compare.failures(observation(model, framework, "fp32", fault), reference(model), own) != []
 
 
-@pytest.mark.parametrize("model", ["resnet50", "seq2seq"])
+@pytest.mark.parametrize("model", models.names())
 def test_operations_are_those_that_pytorch_counts(model, framework_python):
     command = [framework_python("pytorch"), str(pathlib.Path(__file__).parent / "count.py"), model]
     counted = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

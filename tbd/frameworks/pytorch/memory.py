@@ -10,8 +10,8 @@ from torch.utils._pytree import tree_leaves
 from tbd.frameworks.pytorch.allocator import CpuAllocator, CudaAllocator
 
 METHOD = (
-    "TorchDispatchMode over the tensors' storages; feature maps by autograd's saved-tensor hooks, weight gradients by "
-    "post-accumulate-grad hooks, weights, optimizer state and input by name, scratch memory from the allocator's peak "
+    "TorchDispatchMode over the tensors' storages; feature maps by autograd's saved-tensor hooks, weights, "
+    "their gradients, optimizer state and input by name, scratch memory from the allocator's peak "
     "within each operator; the rest is workspace, or other where it was there before the step"
 )
 FEATURE_MAPS, GRADIENTS, WORKSPACE = "feature_maps", "weight_gradients", "workspace"
@@ -120,19 +120,20 @@ def record(training, arrays):
     gc.collect()
     recorder = Recorder(training.device)
     persistent = recorder.add_persistent(persistent_tensors(training, inputs))
-    hooks = [
-        tensor.register_post_accumulate_grad_hook(lambda tensor, name=name: recorder.mark(tensor.grad, GRADIENTS, name))
-        for name, tensor in training.tensors.items()
-        if tensor.requires_grad
-    ]
+
+    def entered(phase):
+        recorder.enter_phase(phase)
+        if phase == "update":
+            for name, tensor in training.tensors.items():
+                if tensor.grad is not None:
+                    recorder.mark(tensor.grad, GRADIENTS, name)
+
     of_device = CudaAllocator if training.device.type == "cuda" else CpuAllocator
     with of_device(training.device, persistent) as allocator:
         recorder.allocator = allocator
         with recorder, torch.autograd.graph.saved_tensors_hooks(recorder.save, lambda tensor: tensor):
-            training.train(inputs, recorder.enter_phase)
+            training.train(inputs, entered)
         recorder.end_phase()
-    for hook in hooks:
-        hook.remove()
     recorder.add_scratch(allocator.scratch)
     if allocator.library_bytes > 0:
         kept = {"bytes": allocator.library_bytes, "born": 0, "died": None, "category": WORKSPACE, "name": "libraries"}
@@ -141,7 +142,7 @@ def record(training, arrays):
         "schema": 1,
         "buffers": recorder.buffers,
         "steps": [0, recorder.order],
-        "phases": recorder.phases,
+        "phases": recorder.phases if len(training.turns) == 1 else {},
         "allocator": {
             "name": allocator.name,
             "peak_bytes": allocator.peak_bytes,
@@ -153,15 +154,19 @@ def record(training, arrays):
 
 def persistent_tensors(training, inputs):
     """[(category, name, tensor)] of all that is there before a step."""
+    roles = {p.name: p.role for p in training.specification.parameters}
     names = {id(tensor): name for name, tensor in training.tensors.items()}
     found = []
     for tensor in (*training.network.parameters(), *training.network.buffers()):
-        found.append(("weights" if tensor.requires_grad else "other", names.get(id(tensor), ""), tensor))
-    for parameter, state in training.optimizer.state.items():
-        for key, value in state.items():
-            if torch.is_tensor(value):
-                # arrays of the parameter's shape are the state; the others count steps
-                category = "optimizer_state" if value.shape == parameter.shape else "other"
-                found.append((category, f"{names[id(parameter)]} {key}", value))
-    found += [("input", name, tensor) for name, tensor in inputs.items()]
+        name = names.get(id(tensor), "")
+        found.append(("weights" if roles.get(name) in ("weight", "frozen") else "other", name, tensor))
+    for update in training.updates:
+        for parameter, state in update.optimizer.state.items():
+            for key, value in state.items():
+                if torch.is_tensor(value):
+                    # arrays of the parameter's shape are the state; the others count steps
+                    category = "optimizer_state" if value.shape == parameter.shape else "other"
+                    found.append((category, f"{names[id(parameter)]} {key}", value))
+    # turns that take the same arrays share them on a CPU
+    found += {t.data_ptr(): ("input", name, t) for tensors in inputs for name, t in tensors.items()}.values()
     return found

@@ -2,9 +2,11 @@
 
 import torch
 
+from tbd.models.specification import learning_rate_at
+
 
 def create(optimizer, parameters, tensors):
-    """The torch.optim.Optimizer of `optimizer` over the trainable `parameters` (specification) and their `tensors`.
+    """The torch.optim.Optimizer of `optimizer` over `parameters` (specification), whose tensors are `tensors[name]`.
 
     torch.optim.SGD's velocity (momentum * velocity + gradient + decay * weight) and torch.optim.Adam's epsilon (outside
     the square root, after the bias correction) are the ones of tbd/models/specification.py.
@@ -12,16 +14,17 @@ def create(optimizer, parameters, tensors):
     groups = [
         {"params": chosen, "weight_decay": decay}
         for decay, chosen in (
-            (optimizer.weight_decay, [tensors[p.name] for p in parameters if p.trainable and p.decay]),
-            (0.0, [tensors[p.name] for p in parameters if p.trainable and not p.decay]),
+            (optimizer.weight_decay, [tensors[p.name] for p in parameters if p.decay]),
+            (0.0, [tensors[p.name] for p in parameters if not p.decay]),
         )
         if chosen
     ]
+    rate = learning_rate_at(optimizer, 0)
     if optimizer.kind == "sgd":
-        return torch.optim.SGD(groups, lr=optimizer.learning_rate, momentum=optimizer.momentum, fused=True)
+        return torch.optim.SGD(groups, lr=rate, momentum=optimizer.momentum, fused=True)
     if optimizer.kind == "adam":
         betas = (optimizer.beta1, optimizer.beta2)
-        return torch.optim.Adam(groups, lr=optimizer.learning_rate, betas=betas, eps=optimizer.epsilon, fused=True)
+        return torch.optim.Adam(groups, lr=rate, betas=betas, eps=optimizer.epsilon, fused=True)
     raise ValueError(f"optimizer {optimizer.kind} is not one of adam, sgd")
 
 

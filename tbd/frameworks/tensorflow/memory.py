@@ -1,7 +1,7 @@
 """Where the memory of one training step goes: docs/memory.md from the allocation events of TensorFlow's profiler.
 
 A buffer is known by the operation that allocated it and the one that was running where it was freed; the operations'
-names tell the phase (training.py puts them in the scopes `forward`, `backward` and `optimizer`):
+names tell the phase (update.py puts them in the scopes `forward`, `backward` and `optimizer`):
 
     allocated   freed        category
     forward     after        feature_maps
@@ -54,26 +54,25 @@ def record(training, arrays):
 
     training.step(arrays)  # compiled, and every constant in its place
     training.wait()
-    training.losses()
     device = training.device
     with tf.device(device):
         # a tensor made from a numpy array may share its memory, which the allocator then knows nothing of
-        batch = {name: tf.raw_ops.DeepCopy(x=tensor) for name, tensor in training.inputs(arrays).items()}
+        inputs = [{name: tf.raw_ops.DeepCopy(x=t) for name, t in one.items()} for one in training.inputs(arrays)]
     training.wait()
     begin = in_use(device)
     tf.config.experimental.reset_memory_stats(device)
     with xplane.recording() as events:
-        loss = training.train(batch)
+        training.train(inputs)
         training.wait()
     peak = tf.config.experimental.get_memory_info(device)["peak"]
-    del loss
     found = allocator_events(events, "GPU_0_bfc" if device.startswith("GPU") else "bfc_cpu_allocator_for_gpu")
     if not found:
         raise RuntimeError("the profiler recorded no allocation: the memory pass needs TF_CPU_ALLOCATOR_USE_BFC=1")
     persistent = training.persistent() + [
-        buffer(tensor.dtype.size * int(tf.size(tensor)), 0, None, "input", name) for name, tensor in batch.items()
+        buffer(t.dtype.size * int(tf.size(t)), 0, None, "input", name) for one in inputs for name, t in one.items()
     ]
-    return description(found, persistent, begin, peak, training.gradient_names)
+    described = description(found, persistent, begin, peak, training.gradient_names())
+    return described if len(inputs) == 1 else dict(described, phases={})
 
 
 def description(events, persistent, begin, peak, gradient_names):

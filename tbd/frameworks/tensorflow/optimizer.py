@@ -3,12 +3,11 @@
 import numpy
 import tensorflow as tf
 
+from tbd.models.specification import learning_rate_at
+
 
 def create(optimizer, parameters, variables):
-    """An object whose apply(gradients) updates the variables (one a parameter) and whose `state` is its variables.
-
-    `state` is {what: [variable, ...]} in the parameters' order.
-    """
+    """The Rule that moves `variables`, one for each of `parameters`, as an Optimizer of the specification says."""
     return {"sgd": Sgd, "adam": Adam}[optimizer.kind](optimizer, parameters, variables)
 
 
@@ -31,15 +30,34 @@ def zeros_like(variables):
     return [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
 
 
-class Sgd:
+class Rule:
+    """apply(gradients) moves the variables; `state` is {what: [variable, ...]} in their order.
+
+    The learning rate is a variable, so that one graph serves every step.
+    """
+
     def __init__(self, optimizer, parameters, variables):
         self.optimizer, self.parameters, self.variables = optimizer, parameters, variables
+        self.rate_set = learning_rate_at(optimizer, 0)
+        self.rate = tf.Variable(self.rate_set, dtype=tf.float64, trainable=False)
+
+    def begin(self, step):
+        """Set the learning rate of the step of that number."""
+        rate = learning_rate_at(self.optimizer, step)
+        if rate != self.rate_set:
+            self.rate.assign(rate)
+            self.rate_set = rate
+
+
+class Sgd(Rule):
+    def __init__(self, optimizer, parameters, variables):
+        super().__init__(optimizer, parameters, variables)
         self.state = {"momentum": zeros_like(variables)} if optimizer.momentum else {}
 
     def apply(self, gradients):
         o = self.optimizer
         gradients = prepared(o, self.parameters, self.variables, gradients)
-        rate = tf.constant(o.learning_rate, gradients[0].dtype)
+        rate = tf.cast(self.rate, gradients[0].dtype)
         if not o.momentum:
             for variable, gradient in zip(self.variables, gradients, strict=True):
                 tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=gradient)
@@ -52,9 +70,9 @@ class Sgd:
             )
 
 
-class Adam:
+class Adam(Rule):
     def __init__(self, optimizer, parameters, variables):
-        self.optimizer, self.parameters, self.variables = optimizer, parameters, variables
+        super().__init__(optimizer, parameters, variables)
         self.state = {"moment1": zeros_like(variables), "moment2": zeros_like(variables)}
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
 
@@ -91,5 +109,5 @@ class Adam:
         # the betas as the operator sees them: 0.999 in float32 is off by 1.3e-5 of 1 - beta2, here and in v alike
         beta1, beta2 = (float(numpy.asarray(beta, dtype.as_numpy_dtype)) for beta in (o.beta1, o.beta2))
         root = tf.sqrt(1 - tf.pow(tf.constant(beta2, tf.float64), t))
-        rate = o.learning_rate * root / (1 - tf.pow(tf.constant(beta1, tf.float64), t))
+        rate = self.rate * root / (1 - tf.pow(tf.constant(beta1, tf.float64), t))
         return tf.cast(rate, dtype), tf.cast(o.epsilon * root, dtype)

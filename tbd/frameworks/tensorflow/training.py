@@ -1,67 +1,67 @@
-"""One network in training on one device."""
+"""One network in training on one device.
+
+What tbd/models/<model>/tensorflow.py defines as NETWORK:
+
+    NETWORK(specification, variables)   `variables` is {canonical name: tf.Variable} of every Parameter, in TensorFlow's
+                                        own layouts (layouts.py): convolutions HWIO, dense ones (in, out)
+    signature(dtype, update)            {array's name: tf.TensorSpec} of what the update of that name takes; a size that
+                                        changes from batch to batch is None, so that one graph serves them all
+    network(inputs, update)             the loss, a scalar, that the update of that name goes down. `inputs` are the
+                                        update's arrays as tensors, reals in the run's precision. It is traced into a
+                                        graph, and makes no variables
+"""
 
 import collections
 
 import tensorflow as tf
 
-from tbd.frameworks.base import Training
+from tbd.frameworks.base import RUN_AHEAD, Training
 from tbd.frameworks.tensorflow import layouts, memory, trace
-from tbd.frameworks.tensorflow import optimizer as optimizers
-
-RUN_AHEAD = 4  # steps enqueued on a GPU before the loop waits: enough to keep it busy, few enough to bound the memory
+from tbd.frameworks.tensorflow.update import TrainedUpdate
 
 
 class TensorFlowTraining(Training):
-    def __init__(self, network, specification, optimizer, weights, device, dtype):
-        self.device, self.dtype = device, dtype
+    def __init__(self, network, specification, updates, weights, device, dtype):
+        self.specification, self.device, self.dtype = specification, device, dtype
         self.parameters = specification.parameters
-        self.trainable = [p for p in self.parameters if p.trainable]
         with tf.device(device):
             self.variables = {
-                p.name: tf.Variable(layouts.native(weights[p.name], p.kind), trainable=p.trainable, dtype=dtype)
+                p.name: tf.Variable(layouts.native(weights[p.name], p.kind), trainable=False, dtype=dtype)
                 for p in self.parameters
             }
-            trained = [self.variables[p.name] for p in self.trainable]
-            self.optimizer = optimizers.create(optimizer, self.trainable, trained)
-            self.network = network(specification, self.variables)
-        self.gradient_names = {}  # {operation that makes a gradient: the parameter's name}, filled by tracing the step
-        signature = [self.network.signature(dtype)]
-        self.train = tf.function(self.one_step, input_signature=signature, autograph=False)
-        self.differentiate = tf.function(self.loss_and_gradients, input_signature=signature, autograph=False)
+            network = network(specification, self.variables)
+            self.updates = [
+                TrainedUpdate(update, network, self.parameters, self.variables, device, dtype) for update in updates
+            ]
+        self.turns = [(update, n) for update in self.updates for n in range(update.repeat)]
+        self.steps = 0
         self.unread = []  # losses, on the device
         self.in_flight = collections.deque()
 
-    def loss_and_gradients(self, batch):
-        """The loss and its gradients by the trainable variables, dense. Operations lie in `forward` and `backward`."""
-        with tf.device(self.device):
-            with tf.GradientTape() as tape, tf.name_scope("forward"):
-                loss = self.network(batch)
-            with tf.name_scope("backward"):
-                variables = [self.variables[p.name] for p in self.trainable]
-                gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
-        self.gradient_names = {g.op.name: p.name for p, g in zip(self.trainable, gradients, strict=True)}
-        return loss, gradients
-
-    def one_step(self, batch):
-        loss, gradients = self.loss_and_gradients(batch)
-        # all gradients before any update: else the first update would copy weights that are still being read
-        with tf.device(self.device), tf.name_scope("optimizer"), tf.control_dependencies([tf.group(*gradients)]):
-            self.optimizer.apply(gradients)
-        return loss
-
     def inputs(self, arrays):
-        """The batch as tensors on the device, real numbers in the run's precision."""
+        """The batch as tensors on the device, a dict for each turn of the step; real numbers in the run's precision."""
+        return [self.tensors_of(self.specification.update_arrays(arrays, u.name, n)) for u, n in self.turns]
+
+    def tensors_of(self, arrays):
         with tf.device(self.device):
             return {
                 name: tf.constant(array, self.dtype if array.dtype.kind == "f" else None)
                 for name, array in arrays.items()
             }
 
-    def step(self, arrays):
-        loss = self.train(self.inputs(arrays))
+    def train(self, inputs):
+        """One step over the tensors of inputs()."""
+        for update in self.updates:
+            update.optimizer.begin(self.steps)
+        for (update, _), tensors in zip(self.turns, inputs, strict=True):
+            loss = update.train(tensors)
+        self.steps += 1
         self.unread.append(loss)
+
+    def step(self, arrays):
+        self.train(self.inputs(arrays))
         if self.device.startswith("GPU"):
-            self.in_flight.append(loss)
+            self.in_flight.append(self.unread[-1])
             if len(self.in_flight) > RUN_AHEAD:
                 self.in_flight.popleft().numpy()
 
@@ -79,22 +79,31 @@ class TensorFlowTraining(Training):
         return {p.name: layouts.canonical(self.variables[p.name].numpy(), p.kind) for p in self.parameters}
 
     def gradients(self, arrays):
-        loss, gradients = self.differentiate(self.inputs(arrays))
-        named = zip(self.trainable, gradients, strict=True)
-        return float(loss), {p.name: layouts.canonical(gradient.numpy(), p.kind) for p, gradient in named}
+        found = {}
+        for update in self.updates:
+            inputs = self.tensors_of(self.specification.update_arrays(arrays, update.name, 0))
+            loss, gradients = update.differentiate(inputs)
+            named = zip(update.parameters, gradients, strict=True)
+            found[update.name] = (float(loss), {p.name: layouts.canonical(g.numpy(), p.kind) for p, g in named})
+        return found
 
     def tracing(self, path):
         return trace.tracing(path)
+
+    def gradient_names(self):
+        """{operation that makes a gradient in train(): the parameter's name}."""
+        return {operation: name for update in self.updates for operation, name in update.gradient_names.items()}
 
     def persistent(self):
         """The buffers (docs/memory.md) that stay between steps."""
         found = []
         for p in self.parameters:
-            kind = "weights" if p.trainable else "other"
+            kind = "other" if p.role == "statistic" else "weights"
             found.append(memory.buffer(nbytes(self.variables[p.name]), 0, None, kind, p.name))
-        for variables in self.optimizer.state.values():
-            for p, variable in zip(self.trainable, variables, strict=True):
-                found.append(memory.buffer(nbytes(variable), 0, None, "optimizer_state", p.name))
+        for update in self.updates:
+            for variables in update.optimizer.state.values():
+                for p, variable in zip(update.parameters, variables, strict=True):
+                    found.append(memory.buffer(nbytes(variable), 0, None, "optimizer_state", p.name))
         return found
 
     def record_memory(self, arrays):

@@ -34,7 +34,7 @@ class Network(nn.Module):
         """{canonical name: tensor}."""
         return {**dict(self.named_parameters()), **dict(self.named_buffers())}
 
-    def forward(self, arrays):
+    def forward(self, arrays, update):
         # (batch, height, width, channels) read as (batch, channels, height, width) is channels_last as it lies
         x = arrays["images"].permute(0, 3, 1, 2)
         x = functional.relu_(self.bn1(self.conv1(x)))
@@ -75,3 +75,6 @@ def batch_norm(specification, channels):
     norm = nn.BatchNorm2d(channels, eps=specification.batch_norm_epsilon, momentum=specification.batch_norm_momentum)
     norm.num_batches_tracked = None  # a counter that only momentum=None needs, and one more operator a layer
     return norm
+
+
+NETWORK = Network

@@ -11,9 +11,12 @@ The loss is the mean cross-entropy over the batch.
 
 import collections
 import math
+import re
 
 import numpy
 
+from tbd.data import kinds
+from tbd.data.options import Option
 from tbd.models.specification import Specification, parameter, sgd
 
 EXPANSION = 4  # a bottleneck's output has 4 times its width (He et al., table 1)
@@ -27,6 +30,13 @@ class ResNet50(Specification):
         "full": {"image_size": 224, "classes": 1000, "width": 64, "blocks": "3,4,6,3"},
         "small": {"image_size": 32, "classes": 10, "width": 8, "blocks": "1,1,1,1"},
     }
+    OPTIONS = {
+        "image_size": Option(int, 1),
+        "classes": Option(int, 1),
+        "width": Option(int, 1),
+        "blocks": Option(str),
+    }
+    takes = (kinds.LABELLED_PICTURES,)
 
     # Batch norm: y = (x - mean) / sqrt(variance + epsilon) * weight + bias with the batch's biased variance;
     # running = (1 - momentum) * running + momentum * batch statistic, the variance there being the unbiased one.
@@ -37,7 +47,12 @@ class ResNet50(Specification):
     @property
     def blocks(self):
         """Bottlenecks in each of the four stages."""
-        return [int(n) for n in str(self.options["blocks"]).split(",")]
+        return [int(count) for count in self.options["blocks"].split(",")]
+
+    def check(self, batch_size):
+        if not re.match(r"[1-9][0-9]*(,[1-9][0-9]*){3}\Z", self.options["blocks"]):
+            allowed = "four whole numbers of at least 1 with commas between them, such as 3,4,6,3"
+            raise ValueError("model.blocks=%s must be %s" % (self.options["blocks"], allowed))
 
     @property
     def convolutions(self):
@@ -76,8 +91,8 @@ class ResNet50(Specification):
             norm = batch_norm_of(name)
             found.append(parameter(norm + ".weight", (out,), "vector", ("constant", 1.0)))
             found.append(parameter(norm + ".bias", (out,), "vector", ("constant", 0.0)))
-            found.append(parameter(norm + ".running_mean", (out,), "vector", ("constant", 0.0), trainable=False))
-            found.append(parameter(norm + ".running_var", (out,), "vector", ("constant", 1.0), trainable=False))
+            found.append(parameter(norm + ".running_mean", (out,), "vector", ("constant", 0.0), role="statistic"))
+            found.append(parameter(norm + ".running_var", (out,), "vector", ("constant", 1.0), role="statistic"))
         # arXiv 1706.02677, section 5.1: the last layer from a Gaussian of standard deviation 0.01
         classes = self.options["classes"]
         found.append(parameter("fc.weight", (classes, self.features), "dense", ("normal", 0.01)))
@@ -95,6 +110,13 @@ class ResNet50(Specification):
         tilt = numpy.random.RandomState(0).standard_normal((min(classes, 10), 1, 1, 3))
         images = random.standard_normal((batch_size, size, size, 3)) + tilt[labels]
         return {"images": images.astype(numpy.float32), "labels": labels}
+
+    def form(self, kind):
+        return kinds.LabelledPictures(size=self.options["image_size"], classes=self.options["classes"])
+
+    def batch_of(self, samples, shape, seeds):
+        images, labels = samples
+        return {"images": images, "labels": labels}
 
     def items(self, arrays):
         return collections.OrderedDict(images=len(arrays["labels"]))

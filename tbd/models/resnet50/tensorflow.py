@@ -7,19 +7,19 @@ from tbd.models.resnet50.specification import batch_norm_of
 
 
 class Network:
-    """network(batch) -> loss. `variables` holds each canonical parameter: convolutions HWIO, fc (in, out)."""
+    """The loss of a batch (tbd/frameworks/tensorflow/training.py)."""
 
     def __init__(self, specification, variables):
         self.specification = specification
         self.variables = variables
         self.strides = {name: stride for name, _, _, _, stride, _ in specification.convolutions}
 
-    def signature(self, dtype):
+    def signature(self, dtype, update):
         """The batch's TensorSpecs; the batch size is free."""
         size = self.specification.options["image_size"]
         return {"images": tf.TensorSpec([None, size, size, 3], dtype), "labels": tf.TensorSpec([None], tf.int32)}
 
-    def __call__(self, batch):
+    def __call__(self, batch, update):
         x = tf.nn.relu(self.normalised(batch["images"], "conv1"))
         x = max_pool(x, kernel=3, stride=2)
         for stage, count in enumerate(self.specification.blocks):

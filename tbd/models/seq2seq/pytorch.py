@@ -17,10 +17,8 @@ class Network(nn.Module):
         width, self.layers = options["width"], options["layers"]
         self.encoder_embedding = nn.Parameter(torch.empty(options["source_vocabulary"], width))
         self.decoder_embedding = nn.Parameter(torch.empty(options["target_vocabulary"], width))
+        # the fused operator takes two biases, the specification has one: the other, bias_hh, stays a constant zero
         self.encoder = nn.LSTM(width, width, self.layers, batch_first=True)
-        for layer in range(self.layers):
-            # the fused operator takes two biases, the specification has one: the other is a constant zero
-            getattr(self.encoder, "bias_hh_l%d" % layer).requires_grad_(False)
         self.decoder_input, self.decoder_hidden, self.decoder_bias = (nn.ParameterList() for _ in range(3))
         for layer in range(self.layers):
             self.decoder_input.append(torch.empty(4 * width, specification.lstm_inputs("decoder", layer)))
@@ -52,7 +50,7 @@ class Network(nn.Module):
             named["decoder.%d.bias" % layer] = self.decoder_bias[layer]
         return named
 
-    def forward(self, arrays):
+    def forward(self, arrays, update):
         memory, hidden, cell = self.encode(arrays["source"], arrays["source_length"])
         attentional = self.decode(arrays, memory, hidden, cell)
         logits = functional.linear(attentional, self.output)
@@ -158,3 +156,6 @@ def lstm_cell(gates, cell):
 def positions_below(lengths, size):
     """(batch, size) booleans: whether a position is within its row's length."""
     return torch.arange(size, device=lengths.device) < lengths.unsqueeze(1)
+
+
+NETWORK = Network

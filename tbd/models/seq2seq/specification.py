@@ -26,9 +26,13 @@ import collections
 
 import numpy
 
+from tbd.data import kinds
+from tbd.data.options import Option
 from tbd.models.specification import Specification, adam, parameter
 
 UNKNOWN, BEGIN, END = 0, 1, 2
+SPECIAL = 3  # ids that no word of a language has
+BUCKETS = 10  # as in the TBD suite's seq2seq; the tutorial's own settings (standard_hparams/iwslt15.json) have 5
 
 
 class Seq2Seq(Specification):
@@ -52,6 +56,14 @@ class Seq2Seq(Specification):
             "synthetic_length": 7,
         },
     }
+    OPTIONS = {
+        "source_vocabulary": Option(int, SPECIAL + 1),
+        "target_vocabulary": Option(int, SPECIAL + 1),
+        "width": Option(int, 1),
+        "layers": Option(int, 1),
+        "synthetic_length": Option(int, 1),
+    }
+    takes = (kinds.SENTENCE_PAIRS,)
 
     @property
     def parameters(self):
@@ -88,14 +100,38 @@ class Seq2Seq(Specification):
     def synthetic_batch(self, batch_size, random):
         """Sentences whose words are translated one by one from a dictionary of 40 words: learnable, in one shape."""
         o = self.options
-        words = min(40, o["source_vocabulary"] - 3, o["target_vocabulary"] - 3)
+        words = min(40, o["source_vocabulary"] - SPECIAL, o["target_vocabulary"] - SPECIAL)
         longest = o["synthetic_length"]
         sources, targets = [], []
         for _ in range(batch_size):
             sentence = random.randint(0, words, random.randint((longest + 1) // 2, longest + 1))
-            sources.append(3 + sentence)
-            targets.append(3 + (sentence * 7 + 1) % words)
+            sources.append(SPECIAL + sentence)
+            targets.append(SPECIAL + (sentence * 7 + 1) % words)
         return batch_of(sources, targets, longest, longest + 1)
+
+    def form(self, kind):
+        return kinds.SentencePairs(
+            *(
+                kinds.Vocabulary(option, self.options[option], SPECIAL, UNKNOWN)
+                for option in ("source_vocabulary", "target_vocabulary")
+            )
+        )
+
+    def shapes_of(self, samples, longest):
+        """The ceiling of the pair's bucket: pairs of similar length, by the longer side, are padded to one length.
+
+        A bucket is ceil(longest / BUCKETS) lengths wide, as in the tutorial's nmt/utils/iterator_utils.py, whose
+        buckets begin where these end: a ceiling is itself in the bucket, so that there are BUCKETS shapes and none is
+        padded beyond `longest`.
+        """
+        width = -(-longest // BUCKETS)
+        lengths = numpy.array([max(len(source), len(target)) for source, target in zip(*samples)])
+        return numpy.minimum(-(-lengths // width) * width, longest).tolist()
+
+    def batch_of(self, samples, shape, seeds):
+        """Padded to `shape` words a side, of which the target has one more, <s> or </s>."""
+        sources, targets = samples
+        return batch_of(sources, targets, shape, shape + 1)
 
     def items(self, arrays):
         lengths = arrays["target_length"]

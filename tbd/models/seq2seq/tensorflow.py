@@ -10,14 +10,14 @@ from tbd.frameworks.tensorflow.recurrence import recurrence
 
 
 class Network:
-    """network(batch) -> loss. `variables` holds each canonical parameter, dense ones as (in, out)."""
+    """The loss of a batch (tbd/frameworks/tensorflow/training.py)."""
 
     def __init__(self, specification, variables):
         self.layers = specification.options["layers"]
         self.width = specification.options["width"]
         self.variables = variables
 
-    def signature(self, dtype):
+    def signature(self, dtype, update):
         """The batch's TensorSpecs; batch size and lengths are free, so that all buckets share one graph."""
         pairs = tf.TensorSpec([None, None], tf.int32)
         lengths = tf.TensorSpec([None], tf.int32)
@@ -29,7 +29,7 @@ class Network:
             "target_length": lengths,
         }
 
-    def __call__(self, batch):
+    def __call__(self, batch, update):
         # each weight is read once: its gradient is then one tensor
         w = {name: variable.read_value() for name, variable in self.variables.items()}
         memory, state = self.encode(w, batch["source"], batch["source_length"])

@@ -1,0 +1,76 @@
+"""PyTorch's adapter."""
+
+import torch
+
+from tbd import models
+from tbd.frameworks.base import Framework, Unsupported, cpu_name
+from tbd.frameworks.pytorch.training import PyTorchTraining
+
+DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
+
+
+class PyTorch(Framework):
+    name = "pytorch"
+
+    def __init__(self, request):
+        super().__init__(request)
+        hardware = request["hardware"]
+        self.dtype = DTYPES[request["precision"]]
+        torch.set_num_threads(hardware["threads"])
+        if torch.get_num_interop_threads() != 1:  # can be set only once in a process
+            torch.set_num_interop_threads(1)
+        self.device = device_of(hardware["device"])
+        if self.device.type == "cuda":
+            # fp32 means IEEE arithmetic; by default cuDNN's convolutions and LSTMs round their inputs to TF32
+            torch.backends.cudnn.conv.fp32_precision = "ieee"
+            torch.backends.cudnn.rnn.fp32_precision = "ieee"
+            torch.backends.cuda.matmul.fp32_precision = "ieee"
+            torch.backends.cudnn.benchmark = True  # pick each convolution's fastest algorithm in its first step
+
+    def version(self):
+        return torch.__version__
+
+    def devices(self):
+        if self.device.type == "cuda":
+            properties = torch.cuda.get_device_properties(self.device)
+            return [{"kind": "gpu", "name": properties.name, "uuid": f"GPU-{properties.uuid}"}]
+        return [{"kind": "cpu", "name": cpu_name()}]
+
+    def build(self, specification, weights):
+        network = models.network(specification.name, "pytorch").NETWORK
+        updates = specification.updates(self.global_batch_size)
+        return PyTorchTraining(network, specification, updates, weights, self.device, self.dtype)
+
+    def out_of_memory(self, error):
+        # torch.OutOfMemoryError comes from the CUDA allocator; the CPU's says "DefaultCPUAllocator: can't allocate
+        # memory: you tried to allocate N bytes" (c10/core/impl/alloc_cpu.cpp) in a plain RuntimeError
+        return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+            isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+        )
+
+    def matrix_product(self, size):
+        a, b = (torch.rand(size, size, dtype=self.dtype, device=self.device) for _ in range(2))
+        out = torch.empty_like(a)
+
+        def product():
+            torch.mm(a, b, out=out)
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+
+        return product
+
+
+def device_of(kind):
+    """The torch.device of a request's hardware.device; raises Unsupported where there is none."""
+    if kind == "cpu":
+        return torch.device("cpu")
+    if kind != "gpu":
+        raise Unsupported(f"hardware.device={kind}: PyTorch here runs on cpu or gpu")
+    if not torch.cuda.is_available():
+        raise Unsupported(
+            f"PyTorch {torch.__version__} sees no CUDA device: take hardware=cpu, or install a CUDA build and driver"
+        )
+    return torch.device("cuda:0")
+
+
+FRAMEWORK = PyTorch

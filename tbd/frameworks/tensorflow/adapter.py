@@ -1,0 +1,115 @@
+"""TensorFlow's adapter."""
+
+import contextlib
+import os
+import sys
+import tempfile
+
+from tbd import models
+from tbd.frameworks.base import Framework, Unsupported, cpu_name
+
+DTYPES = {"fp32": "float32", "fp64": "float64"}
+
+
+class TensorFlow(Framework):
+    name = "tensorflow"
+
+    def __init__(self, request):
+        super().__init__(request)
+        hardware = request["hardware"]
+        if request.get("pass") == "memory":
+            # the plain CPU allocator writes no allocation events, the best-fit one does; read once, at the import
+            os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
+        self.tf = tf = imported()
+        tf.config.threading.set_intra_op_parallelism_threads(hardware["threads"])
+        # one operation at a time, each on all the threads: the order of allocations, and so the peak, is repeatable
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        self.device = self.device_of(hardware["device"])
+        self.dtype = tf.dtypes.as_dtype(DTYPES[request["precision"]])
+        if request.get("pass") == "memory" and self.device == "CPU:0":
+            from tbd.frameworks.tensorflow import memory
+
+            memory.reserve(self.device)
+        # fp32 means IEEE arithmetic; on recent GPUs TensorFlow would round the factors of products to TF32
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+
+    def device_of(self, kind):
+        """TensorFlow's name of a request's hardware.device; raises Unsupported where there is none."""
+        config = self.tf.config
+        if kind == "cpu":
+            config.set_visible_devices([], "GPU")
+            return "CPU:0"
+        if kind != "gpu":
+            raise Unsupported(f"hardware.device={kind}: TensorFlow here runs on cpu or gpu")
+        gpus = config.list_physical_devices("GPU")
+        if not gpus:
+            raise Unsupported(
+                f"TensorFlow {self.version()} sees no GPU: take hardware=cpu, or install tensorflow[and-cuda] and "
+                "a driver (TF_CPP_MIN_LOG_LEVEL=0 shows what it misses)"
+            )
+        config.set_visible_devices(gpus[:1], "GPU")
+        config.experimental.set_memory_growth(gpus[0], True)
+        return "GPU:0"
+
+    def version(self):
+        return self.tf.version.VERSION
+
+    def devices(self):
+        if self.device.startswith("GPU"):
+            gpu = self.tf.config.list_physical_devices("GPU")[0]
+            return [{"kind": "gpu", "name": self.tf.config.experimental.get_device_details(gpu)["device_name"]}]
+        return [{"kind": "cpu", "name": cpu_name()}]
+
+    def build(self, specification, weights):
+        from tbd.frameworks.tensorflow.training import TensorFlowTraining
+
+        network = models.network(specification.name, "tensorflow").NETWORK
+        updates = specification.updates(self.global_batch_size)
+        return TensorFlowTraining(network, specification, updates, weights, self.device, self.dtype)
+
+    def out_of_memory(self, error):
+        return isinstance(error, (MemoryError, self.tf.errors.ResourceExhaustedError))
+
+    def matrix_product(self, size):
+        tf = self.tf
+        with tf.device(self.device):
+            a, b = (tf.random.uniform([size, size], dtype=self.dtype) for _ in range(2))
+
+        def product():
+            tf.matmul(a, b)
+            tf.test.experimental.sync_devices()
+
+        return product
+
+
+def imported():
+    """The module tensorflow. What its libraries print at the import is dropped unless the import fails."""
+    # fatal messages only: TensorFlow logs as errors what it then does another way, and real errors come as exceptions
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with held_stderr():
+        import tensorflow
+    return tensorflow
+
+
+@contextlib.contextmanager
+def held_stderr():
+    """Keeps what is written to file descriptor 2 and prints it only where an exception leaves the block.
+
+    TensorFlow's C++ libraries announce oneDNN and the CPU's instructions before they read their own log level.
+    """
+    sys.stderr.flush()
+    original = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            os.write(original, held.read())
+            raise
+        finally:
+            os.dup2(original, 2)
+            os.close(original)
+
+
+FRAMEWORK = TensorFlow

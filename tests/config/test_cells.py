@@ -1,0 +1,103 @@
+"""Which cells work is known from plain facts, and every reason names the way out."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tbd import frameworks, models
+from tbd.config import cells
+from tbd.frameworks.base import PRECISIONS
+
+FULL = {model: models.create(model, {"size": "full"}).options for model in models.names()}
+
+
+def unsupported(model="resnet50", framework="pytorch", hardware="cpu", device="cpu", precision="fp32", **options):
+    return cells.unsupported(model, {**FULL[model], **options}, framework, hardware, device, precision)
+
+
+@pytest.mark.parametrize("model", models.names())
+def test_a_model_works_on_the_cpu_in_every_framework_in_which_it_is_written(model):
+    for framework in models.frameworks(model):
+        assert [unsupported(model, framework, precision=p) for p in frameworks.facts(framework).PRECISIONS] == [
+            None for _ in frameworks.facts(framework).PRECISIONS
+        ]
+
+
+@pytest.mark.parametrize("framework", frameworks.names())
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"hardware": "single_gpu", "device": "gpu"}, "GPU figures (device times, device memory) are not built yet"),
+        ({"hardware": "multi_gpu", "device": "gpu"}, "several GPUs is not built yet"),
+        ({"hardware": "multi_node", "device": "gpu"}, "several machines is not built yet"),
+        ({"device": "abacus"}, "hardware.device=abacus"),
+        ({"precision": "fp8"}, "precision=fp8"),
+    ],
+)
+def test_what_is_not_offered_has_a_reason(framework, asked, said):
+    assert said in unsupported(framework=framework, **asked)
+
+
+def test_a_framework_without_an_adapter_is_told_from_those_with_one():
+    ways_out = " or ".join(frameworks.names())
+    assert unsupported(framework="abacus") == f"framework abacus has no adapter: use {ways_out}"
+
+
+def test_a_framework_says_which_value_of_an_option_it_is_without(monkeypatch):
+    without = {("resnet50", "width", 32): "no odd widths: use model.width=64"}
+    monkeypatch.setattr(frameworks.facts("pytorch"), "WITHOUT", without)
+    assert unsupported(width=32) == "no odd widths: use model.width=64"
+    assert unsupported(width=64) is None
+    assert unsupported(width=32, framework="tensorflow") is None
+
+
+def test_a_framework_says_which_model_it_is_without(monkeypatch):
+    monkeypatch.setattr(frameworks.facts("pytorch"), "WITHOUT", {("seq2seq", None, None): "it has no recurrence"})
+    assert unsupported("seq2seq") == "it has no recurrence"
+    assert unsupported("resnet50") is None
+
+
+def test_a_file_beside_the_specification_is_a_framework_by_its_name_alone(monkeypatch, tmp_path):
+    for name in ("specification.py", "pytorch.py", "anchors.py"):
+        (tmp_path / "detector").mkdir(exist_ok=True)
+        (tmp_path / "detector" / name).touch()
+    monkeypatch.setattr(models, "__file__", str(tmp_path / "__init__.py"))
+    assert models.frameworks("detector") == ["pytorch"]
+
+
+@pytest.mark.parametrize("framework", frameworks.names())
+def test_the_facts_of_a_framework_name_what_there_is(framework):
+    facts = frameworks.facts(framework)
+    assert facts.DEVICES and set(facts.DEVICES) <= {"cpu", "gpu"}
+    assert facts.PRECISIONS and set(facts.PRECISIONS) <= set(PRECISIONS)
+    for (model, option, value), reason in facts.WITHOUT.items():
+        assert model in models.names() and reason
+        assert (option is None) == (value is None)
+        assert option is None or option in FULL[model]
+        assert option is not None or framework not in models.frameworks(model)
+
+
+def command(*arguments: str) -> str:
+    root = Path(__file__).parent.parent.parent
+    done = subprocess.run(
+        [sys.executable, "-m", "tbd.cells", *arguments], cwd=root, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_the_command_lists_every_cell():
+    listed = [line.split()[:2] for line in command().splitlines()[1:]]
+    assert listed == [[model, framework] for model in models.names() for framework in frameworks.names()]
+
+
+def test_the_command_gives_json():
+    found = json.loads(command("--json"))
+    assert len(found) == len(models.names()) * len(frameworks.names())
+    for cell in found:
+        assert set(cell) == {"model", "framework", "status", "reason"}
+        works = cell["framework"] in models.frameworks(cell["model"])
+        assert cell["status"] == ("works" if works else "unsupported")
+        assert (cell["reason"] is None) == works

@@ -1,0 +1,82 @@
+"""A step of several updates with schedules, frozen weights and statistics, in every framework, against numpy."""
+
+import json
+import pathlib
+import subprocess
+
+import pytest
+
+from tbd import frameworks
+from tests.frameworks import twofold
+from tests.parity import cells
+
+SCRIPT = pathlib.Path(__file__).with_name("twofold_facts.py")
+
+
+def facts(framework, name):
+    command = [cells.framework_python(framework), str(SCRIPT), framework, name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module", params=frameworks.names())
+def timing(request):
+    return facts(request.param, "timing")
+
+
+@pytest.fixture(scope="module", params=frameworks.names())
+def memory(request):
+    return facts(request.param, "memory")
+
+
+def close(right):
+    return pytest.approx(right, rel=1e-12)
+
+
+def test_each_update_has_the_gradients_of_its_own_parameters(timing):
+    assert set(timing["gradients"]) == {"first", "second"}
+    for update, (loss, found) in timing["gradients"].items():
+        right_loss, right = timing["right_gradients"][update]
+        assert loss == close(right_loss)
+        assert list(found) == list(right) == [update]
+        assert found[update] == close(right[update])
+
+
+def test_gradients_move_no_weight(timing):
+    assert timing["moved_by_gradients"] == []
+
+
+def test_a_step_has_one_loss_that_of_its_last_update(timing):
+    assert timing["losses"] == close(timing["right_losses"])
+
+
+@pytest.mark.parametrize("name", ["first", "second", "scale", "seen"])
+def test_updates_repeat_in_order_with_the_learning_rate_of_the_step(timing, name):
+    assert timing["weights"][name] == close(timing["right_weights"][name])
+
+
+def test_a_learning_rate_that_changes_makes_no_new_graph(timing):
+    assert set(timing["graphs"]) <= {1}
+
+
+def test_the_losses_from_before_the_memory_pass_stay_readable(memory):
+    assert len(memory["losses"]) >= 2
+    assert memory["losses_again"] == []
+
+
+def bytes_of(memory, category):
+    return sum(b["bytes"] for b in memory["memory"]["buffers"] if b["category"] == category and b["born"] == 0)
+
+
+def test_frozen_weights_are_weights_without_optimizer_state(memory):
+    assert bytes_of(memory, "weights") == memory["weights_bytes"] == 3 * twofold.SIZE * 8
+    assert bytes_of(memory, "optimizer_state") == memory["optimizer_state_bytes"] == (1 + 2) * twofold.SIZE * 8
+
+
+def test_the_input_of_all_updates_is_counted_once(memory):
+    assert bytes_of(memory, "input") == memory["input_bytes"]
+
+
+def test_phases_of_several_updates_are_not_told_apart(memory):
+    assert memory["memory"]["phases"] == {}

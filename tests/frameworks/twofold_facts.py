@@ -1,0 +1,87 @@
+"""What an adapter makes of the model of twofold.py, as JSON on stdout: python twofold_facts.py FRAMEWORK timing|memory.
+
+Run in the framework's own environment by test_updates.py.
+"""
+
+import importlib
+import json
+import os
+import sys
+import unittest.mock
+
+import numpy
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from tbd import frameworks, models
+from tests.frameworks import twofold
+
+STEPS = 5
+
+
+def main():
+    name, pass_name = sys.argv[1:]
+    request = {
+        "batch_size": twofold.ROWS,
+        "precision": "fp64",
+        "world_size": 1,
+        "pass": pass_name,
+        "framework": {"name": name},
+        "hardware": {"device": "cpu", "threads": 1},
+    }
+    framework = frameworks.create(request)
+    specification = twofold.Twofold("small")
+    weights = specification.initial_weights(1)
+    network = importlib.import_module("tests.frameworks.twofold_" + name)
+    with unittest.mock.patch.object(models, "network", lambda model, framework: network):
+        training = framework.build(specification, weights)
+    random = numpy.random.RandomState(1)
+    batches = [specification.synthetic_batch(twofold.ROWS, random) for _ in range(STEPS)]
+    facts = {"timing": trained, "memory": recorded}[pass_name](specification, training, weights, batches)
+    print(json.dumps(facts))
+
+
+def trained(specification, training, weights, batches):
+    """Losses and weights after a step on each batch, and the gradients before, beside what numpy gives."""
+    found = training.gradients(batches[0])
+    # gradients() may move the statistics: the steps are compared from where it left them
+    moved_by_gradients = [n for n, array in training.weights().items() if n != "seen" and (array != weights[n]).any()]
+    seen = training.weights()["seen"]
+    for arrays in batches:
+        training.step(arrays)
+    training.wait()
+    losses, right = twofold.trained(dict(weights, seen=seen), batches)
+    return {
+        "moved_by_gradients": moved_by_gradients,
+        "gradients": listed(found),
+        "right_gradients": listed(twofold.gradients(weights, batches[0])),
+        "losses": training.losses(),
+        "right_losses": losses,
+        "weights": {name: array.tolist() for name, array in training.weights().items()},
+        "right_weights": {name: array.tolist() for name, array in right.items()},
+        "graphs": [u.train.experimental_get_tracing_count() for u in training.updates if hasattr(u, "differentiate")],
+    }
+
+
+def recorded(specification, training, weights, batches):
+    training.step(batches[0])
+    memory = training.record_memory(batches[1])
+    return {
+        "memory": memory,
+        "losses": training.losses(),
+        "losses_again": training.losses(),
+        "weights_bytes": specification.weights_bytes(8),
+        "optimizer_state_bytes": specification.optimizer_state_bytes(8),
+        "input_bytes": sum(array.size * 8 for array in batches[1].values()),
+    }
+
+
+def listed(by_update):
+    return {
+        update: [float(loss), {name: array.tolist() for name, array in found.items()}]
+        for update, (loss, found) in by_update.items()
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tbd.measure.figures import Figures
+from tbd.measure.figures import Figures, Point
 from tbd.measure.jsonl import read_object
 from tbd.tracking import artifacts, derived, record
-from tbd.tracking.record import Point
 from tbd.tracking.redaction import redact, redact_object, secrets_of, without_credentials
 from tbd.tracking.spool import Spool, write_json
 from tbd.tracking.store import LOCK_TIMEOUT_S, Settings, Unreachable, experiment_id, opened, patience, tracking_uri
@@ -169,13 +168,13 @@ def _follow(client: "MlflowClient", run: "Run", spool: Spool, figures: Figures |
     if not _describe(client, run, spool):
         return False
     end = spool.ended() or {}
-    end_ms = record.clock(spool.controller_events(), float(spool.run["wall_time"])).ms(float(end["t"]))
+    ended = record.clock(spool.controller_events(), float(spool.run["wall_time"])).at(float(end["t"]))
     if spool.run.get("kind") == "sweep":
         _adopt(client, run, spool)
     else:
-        _send_measured(client, run, spool, figures or derived.write(spool), end_ms)
+        _send_measured(client, run, spool, figures or derived.write(spool), ended)
     sent = _send_artifacts(client, run, spool)
-    client.set_terminated(run.info.run_id, status=record.terminal_status(str(end.get("status"))), end_time=end_ms)
+    client.set_terminated(run.info.run_id, record.terminal_status(str(end.get("status"))), _ms(ended))
     write_json(spool.path / "synced.json", sent)
     return True
 
@@ -188,15 +187,15 @@ def _adopt(client: "MlflowClient", run: "Run", spool: Spool) -> None:
             client.set_tag(orphan.info.run_id, "mlflow.parentRunId", run.info.run_id)
 
 
-def _send_measured(client: "MlflowClient", run: "Run", spool: Spool, figures: Figures, end_ms: int) -> None:
-    """Figures, at the time of the run's end, series and the data set."""
+def _send_measured(client: "MlflowClient", run: "Run", spool: Spool, figures: Figures, ended: float) -> None:
+    """Figures, at the time of the run's end (Unix seconds), series and the data set."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric
 
-    scalars = _revised(client, run, record.scalars(figures.metrics, end_ms))
-    points, skipped = record.finite([*scalars, *record.series(figures.series)])
+    scalars = _revised(client, run, record.scalars(figures.metrics, ended))
+    kept, skipped = record.finite(scalars | record.series(figures.series))
+    points = [Metric(key, p.value, _ms(p.wall_time), p.step) for key, found in kept.items() for p in found]
     for begin in range(0, len(points), METRICS_A_BATCH):
-        batch = [Metric(*point) for point in points[begin : begin + METRICS_A_BATCH]]
-        client.log_batch(run.info.run_id, metrics=batch, synchronous=True)
+        client.log_batch(run.info.run_id, metrics=points[begin : begin + METRICS_A_BATCH], synchronous=True)
     notes = {
         **figures.tags,
         "tbd.not_finite": ", ".join(f"{key} ({count})" for key, count in skipped.items()),
@@ -211,19 +210,24 @@ def _send_measured(client: "MlflowClient", run: "Run", spool: Spool, figures: Fi
         client.log_inputs(run.info.run_id, [DatasetInput(Dataset(**described), context)])
 
 
-def _revised(client: "MlflowClient", run: "Run", scalars: list[Point]) -> list[Point]:
+def _ms(wall_time: float) -> int:
+    """MLflow's times are Unix milliseconds."""
+    return round(wall_time * 1000)
+
+
+def _revised(client: "MlflowClient", run: "Run", scalars: dict[str, list[Point]]) -> dict[str, list[Point]]:
     """`scalars` without those that are there, and those that were there with another value at the next step.
 
     MLflow shows the value of the highest step: figures computed again by a later version must not hide behind the old.
     """
     there = run.data.metrics
-    fresh = []
-    for point in scalars:
-        if point.key not in there:
-            fresh.append(point)
-        elif there[point.key] != point.value:
-            last = max(metric.step for metric in client.get_metric_history(run.info.run_id, point.key))
-            fresh.append(point._replace(step=last + 1))
+    fresh = {}
+    for key, (point,) in scalars.items():
+        if key not in there:
+            fresh[key] = [point]
+        elif there[key] != point.value:
+            last = max(metric.step for metric in client.get_metric_history(run.info.run_id, key))
+            fresh[key] = [point._replace(step=last + 1)]
     return fresh
 
 

@@ -24,7 +24,7 @@ def end_if_dead(spool: Spool) -> bool:
     """Write the end of a run whose controller was killed; gives whether it did. Read-only folders stay."""
     from filelock import FileLock, Timeout
 
-    if spool.ended() is not None or cause_of_death(spool) is None or not os.access(spool.path, os.W_OK):
+    if is_over(spool) or cause_of_death(spool) is None or not os.access(spool.path, os.W_OK):
         return False
     # another process may be reaping it: it will do what is to be done
     with contextlib.suppress(Timeout), FileLock(spool.path / ".reap.lock", timeout=0):
@@ -33,6 +33,11 @@ def end_if_dead(spool: Spool) -> bool:
             spool.end(STATUS, cause, t=_last_sign(spool), reaped_wall_time=time.time())
             return True
     return False
+
+
+def is_over(spool: Spool) -> bool:
+    """Whether the run has its end: at most the tail of a file is read, since every start asks it of every run."""
+    return (spool.path / "synced.json").exists() or spool.ended() is not None
 
 
 def cause_of_death(spool: Spool) -> str | None:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tbd.measure.figures import Point
+
 MAX_KEY = 250
 MAX_PARAM = 6000
 MAX_TAG = 5000
@@ -20,23 +22,14 @@ MAX_POINTS = 1000  # of one sampled series; MLflow's UI draws fewer, and the spo
 Event = Mapping[str, Any]
 
 
-class Point(NamedTuple):
-    """A value of the metric `key`, at Unix milliseconds."""
-
-    key: str
-    value: float
-    timestamp_ms: int
-    step: int
-
-
 class Clock(NamedTuple):
     """Unix time from monotonic time: `wall` seconds at `t`."""
 
     t: float
     wall: float
 
-    def ms(self, t: float) -> int:
-        return round((self.wall + (t - self.t)) * 1000)
+    def at(self, t: float) -> float:
+        return self.wall + (t - self.t)
 
 
 def clock(controller_events: Iterable[Event], fallback_wall: float) -> Clock:
@@ -111,37 +104,32 @@ def terminal_status(status: str) -> str:
     return {"ok": "FINISHED", "interrupted": "KILLED"}.get(status, "FAILED")
 
 
-def scalars(metrics: Mapping[str, float], timestamp_ms: int) -> list[Point]:
-    """The figures of a run, at its end."""
-    return [Point(legal(name), value, timestamp_ms, 0) for name, value in metrics.items()]
+def scalars(metrics: Mapping[str, float], wall_time: float) -> dict[str, list[Point]]:
+    """The figures of a run under MLflow's names, at its end."""
+    return {legal(name): [Point(0, wall_time, value)] for name, value in metrics.items()}
 
 
-def series(all_series: Mapping[str, Sequence[tuple[int, float, float]]]) -> list[Point]:
-    """Series of (step, Unix seconds, value) as points, each thinned to at most MAX_POINTS means of equally many values.
+def series(all_series: Mapping[str, Sequence[Point]]) -> dict[str, list[Point]]:
+    """Series under MLflow's names, each thinned to at most MAX_POINTS means of equally many values.
 
     A mean stands at the last step and time of what it is the mean of.
     """
-    points = []
+    thinned: dict[str, list[Point]] = {}
     for name, values in all_series.items():
         size = math.ceil(len(values) / MAX_POINTS)
+        points = thinned.setdefault(legal(name), [])
         for begin in range(0, len(values), size):
             group = values[begin : begin + size]
-            step, wall_time, _ = group[-1]
-            mean = math.fsum(value for _, _, value in group) / len(group) if len(group) > 1 else group[0][2]
-            points.append(Point(legal(name), mean, round(wall_time * 1000), step))
-    return points
+            mean = math.fsum(point.value for point in group) / len(group) if len(group) > 1 else group[0].value
+            points.append(group[-1]._replace(value=mean))
+    return thinned
 
 
-def finite(points: Iterable[Point]) -> tuple[list[Point], dict[str, int]]:
-    """(the points that MLflow can hold, {key: how many were NaN or infinite})."""
-    kept: list[Point] = []
-    skipped: dict[str, int] = {}
-    for point in points:
-        if math.isfinite(point.value):
-            kept.append(point)
-        else:
-            skipped[point.key] = skipped.get(point.key, 0) + 1
-    return kept, skipped
+def finite(metrics: Mapping[str, Sequence[Point]]) -> tuple[dict[str, list[Point]], dict[str, int]]:
+    """(the points that MLflow can hold, {name: how many were NaN or infinite})."""
+    kept = {name: [point for point in points if math.isfinite(point.value)] for name, points in metrics.items()}
+    skipped = {name: len(points) - len(kept[name]) for name, points in metrics.items()}
+    return kept, {name: count for name, count in skipped.items() if count}
 
 
 def dataset(worker_events: Iterable[Event]) -> dict[str, str] | None:

@@ -26,7 +26,7 @@ class Sampler:
 
     `pid`: of the process that launches the worker. `visible_gpus`: the worker's CUDA_VISIBLE_DEVICES (None: not set);
     no GPU is looked at where `gpus` is false. A sample that fails is left out: sampling never ends a run.
-    `problem`: why samples are missing, or None.
+    `problem`: why samples are missing, or None; at the end it is written as a `warning` event.
     """
 
     def __init__(self, spool: Spool, pid: int, *, gpus: bool = False, visible_gpus: str | None = None):
@@ -50,6 +50,8 @@ class Sampler:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+        if self.problem is not None:
+            self._write([line("warning", message=f"samples are missing: {self.problem}")])
         if self._gpus is not None:
             self._gpus.close()
 

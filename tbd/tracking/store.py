@@ -5,7 +5,6 @@ import hashlib
 import logging
 import os
 import socket
-import tempfile
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -141,14 +140,19 @@ def _turn(uri: str) -> Iterator[None]:
         return
     from filelock import FileLock, Timeout
 
-    # not beside the database: its folder is the user's. The same user's processes agree on this name.
+    from tbd.launch.environments import home
+
+    # not beside the database, whose folder is the user's, nor where others could hold it
     name = hashlib.sha256(str(database.resolve()).encode()).hexdigest()[:16]
-    path = Path(tempfile.gettempdir()) / f"tbd-{os.getuid()}-{name}.lock"
+    path = home() / "locks" / f"mlflow-{name}.lock"
     lock = FileLock(path, timeout=LOCK_TIMEOUT_S)
     try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock.acquire()
     except Timeout as error:
         raise Unreachable(f"{database} was in use by another run for {LOCK_TIMEOUT_S:g} s") from error
+    except OSError as error:
+        raise Unreachable(f"{path.parent}: {error.strerror}; TBD_HOME names another folder for locks") from error
     try:
         yield
     finally:

@@ -14,14 +14,17 @@ def plain_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TBD_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An initialised store: to make one takes seconds, to copy it none."""
     path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    with opened(f"sqlite:///{path}") as client:
-        client.search_experiments()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TBD_HOME", str(path.parent))
+        with opened(f"sqlite:///{path}") as client:
+            client.search_experiments()
     return path
 
 

@@ -363,7 +363,7 @@ def test_two_processes_open_one_new_store(tmp_path: Path) -> None:
         subprocess.Popen(
             [sys.executable, "-c", code, str(spool.path)],
             cwd=tmp_path,
-            env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"},
+            env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", "TBD_HOME": str(tmp_path / "home")},
             stdout=subprocess.PIPE,
             text=True,
         )

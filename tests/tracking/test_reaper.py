@@ -100,6 +100,24 @@ def test_who_is_dead(tmp_path: Path, run: dict[str, Any], dead: bool) -> None:
     assert (spool.ended() is not None) == dead
 
 
+def test_a_run_that_mlflow_has_whole_is_not_read_again(tmp_path: Path) -> None:
+    """synced.json is written after the end alone."""
+    spool = altered(spools.begun(tmp_path), boot_id="another boot")
+    write_json(spool.path / "synced.json", {})
+    (spool.path / "controller.jsonl").unlink()
+    assert not end_if_dead(spool)
+    assert not (spool.path / "controller.jsonl").exists()
+
+
+def test_only_the_tail_of_an_ended_run_is_read(tmp_path: Path) -> None:
+    """A file of 64 GiB, nearly all of it a hole: no machine of ours could read it whole."""
+    spool = altered(spools.begun(tmp_path), boot_id="another boot")
+    with open(spool.path / "controller.jsonl", "r+b") as file:
+        file.seek(2**36)
+        file.write(b'\n{"event": "end", "status": "ok", "t": 1}\n')
+    assert not end_if_dead(spool)
+
+
 def test_an_ended_run_keeps_its_end(tmp_path: Path) -> None:
     spool = altered(spools.finished(tmp_path), boot_id="another boot")
     assert not end_if_dead(spool)

@@ -3,6 +3,7 @@ import math
 import pytest
 from mlflow.utils.validation import _validate_metric, _validate_param, _validate_tag
 
+from tbd.measure.figures import Point
 from tbd.tracking import record
 
 ODD = [
@@ -53,19 +54,19 @@ def test_status(status: str, expected: str) -> None:
 
 
 def test_short_series_go_as_they_are() -> None:
-    points = record.series({"loss": [(3, 1.5, 2.0), (4, 2.5, 1.0)]})
-    assert points == [record.Point("loss", 2.0, 1500, 3), record.Point("loss", 1.0, 2500, 4)]
+    points = [Point(3, 1.5, 2.0), Point(4, 2.5, 1.0)]
+    assert record.series({"loss": points}) == {"loss": points}
 
 
 def test_long_series_are_thinned_to_means_up_to_the_last_point() -> None:
-    points = record.series({"x": [(n, float(n), float(n)) for n in range(2500)]})
+    points = record.series({"x": [Point(n, float(n), float(n)) for n in range(2500)]})["x"]
     assert len(points) <= record.MAX_POINTS
-    assert points[0] == record.Point("x", 1.0, 2000, 2)
+    assert points[0] == Point(2, 2.0, 1.0)
     assert (points[-1].step, points[-1].value) == (2499, 2499.0)
 
 
 def test_what_mlflow_cannot_hold_is_counted() -> None:
-    points = [record.Point("a", value, 0, step) for step, value in enumerate([1.0, math.nan, math.inf, 2.0])]
-    kept, skipped = record.finite(points)
-    assert [point.step for point in kept] == [0, 3]
+    points = [Point(step, 0.0, value) for step, value in enumerate([1.0, math.nan, math.inf, 2.0])]
+    kept, skipped = record.finite({"a": points, "b": points[:1]})
+    assert kept == {"a": [points[0], points[3]], "b": points[:1]}
     assert skipped == {"a": 2}

@@ -12,6 +12,7 @@ from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
 from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
 from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
 
+from tbd.measure import figures
 from tbd.tracking.gpus import Gpus
 from tbd.tracking.host import Host
 from tbd.tracking.process_tree import ProcessTree
@@ -55,6 +56,21 @@ def test_cpu_time_of_the_whole_tree_and_never_falling(tmp_path: Path) -> None:
     assert max(sample["rss_bytes"] for sample in samples(spool)) > 1_000_000
     assert all(sample["controller_cpu_s"] > 0 for sample in samples(spool))
     assert {"system/cpu_utilization_percentage", "system/system_memory_usage_percentage"} <= set(seen_metrics(spool))
+
+
+def test_samples_that_fail_are_told_among_the_figures_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool.create(tmp_path, "name", experiment="e")
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError("no access to /proc")
+
+    monkeypatch.setattr(ProcessTree, "sample", refuse)
+    with Sampler(spool, 1) as sampler:
+        deadline = time.monotonic() + 60
+        while sampler.problem is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert f"samples are missing: {sampler.problem}" in figures.compute(spool.path).warnings
+    assert "no access to /proc" in str(sampler.problem)
 
 
 def seen_metrics(spool: Spool) -> dict[str, float]:

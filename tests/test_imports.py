@@ -10,7 +10,6 @@ from tbd import frameworks
 
 ROOT = Path(__file__).parent.parent
 WORKER_SIDE = ["worker", "frameworks", "models", "data"]
-SHARED = {"options"}  # modules of tbd itself that both sides use
 # What the worker's framework-free code may import beside the standard library. Pillow decodes pictures, nothing else.
 WORKER_LIBRARIES = {"tbd", "numpy", "PIL"}
 
@@ -29,8 +28,7 @@ def imports(path: Path) -> set[str]:
 
 def foreign_modules(path: Path) -> set[str]:
     """What a file imports of tbd that is not the worker's side."""
-    allowed = {*WORKER_SIDE, *SHARED}
-    return {name for name in imports(path) if name.startswith("tbd.") and name.split(".")[1] not in allowed}
+    return {name for name in imports(path) if name.startswith("tbd.") and name.split(".")[1] not in WORKER_SIDE}
 
 
 def libraries(path: Path) -> set[str]:
@@ -42,10 +40,7 @@ def files(*folders: str) -> list[Path]:
     return [path for folder in folders for path in sorted((ROOT / "tbd" / folder).rglob("*.py"))]
 
 
-SHARED_FILES = [ROOT / "tbd" / f"{name}.py" for name in sorted(SHARED)]
-
-
-@pytest.mark.parametrize("path", [*files(*WORKER_SIDE), *SHARED_FILES], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", files(*WORKER_SIDE), ids=lambda p: str(p.relative_to(ROOT)))
 def test_the_workers_side_imports_itself_alone(path: Path) -> None:
     assert foreign_modules(path) == set()
 
@@ -56,7 +51,6 @@ FRAMEWORK_FREE = [
     *(path for path in files("models") if path.stem not in frameworks.names()),
     *(ROOT / "tbd" / "frameworks").glob("*.py"),
     *(ROOT / "tbd" / "frameworks").glob("*/__init__.py"),
-    *SHARED_FILES,
 ]
 
 

@@ -1,7 +1,6 @@
 """From a composed configuration to a plan: every value checked and resolved, before anything starts."""
 
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,13 @@ from omegaconf import DictConfig, OmegaConf
 from tbd import data, models
 from tbd.config import cells
 from tbd.config.errors import BadConfig
-from tbd.config.schema import Config, Hardware, Measure, Tracking
-from tbd.launch import project
+from tbd.config.schema import Config, Framework, Hardware, Measure, Tracking
+from tbd.frameworks.base import PRECISIONS
+from tbd.launch import managers, project
 from tbd.launch.environments import home
+from tbd.worker.passes import PASSES
 
-PASSES = ("timing", "trace", "memory")
 GO = "go"  # the file that tells the worker that nothing else is going on any more
-PRECISIONS = ("fp32", "fp64")
-KINDS = {int: "a whole number", float: "a number", str: "text"}
-ENV_MANAGERS = ("auto", "interpreter", "pyenv", "virtualenv", "uv", "conda", "local")
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,15 @@ def plan(config: DictConfig) -> Plan:
     resolve_project(values["framework"])
     reason = None
     if values["framework"]["project"] is None:  # somebody else's framework says itself what it can't do
-        reason = cells.unsupported(values["model"]["name"], values["framework"]["name"], values["hardware"]["name"])
+        model, hardware = values["model"], values["hardware"]
+        reason = cells.unsupported(
+            model["name"],
+            model,
+            values["framework"]["name"],
+            hardware["name"],
+            hardware["device"],
+            values["precision"],
+        )
     return Plan(values, reason)
 
 
@@ -125,7 +130,7 @@ def check_choices(values: dict[str, Any]) -> None:
     framework = values["framework"]
     for key, value, choices in [
         ("precision", values["precision"], PRECISIONS),
-        ("framework.env_manager", framework["env_manager"], ENV_MANAGERS),
+        ("framework.env_manager", framework["env_manager"], (*managers.NAMES, *managers.SYNONYMS)),
         ("tracking.mode", values["tracking"]["mode"], ("mlflow", "offline")),
         *(("measure.passes", name, PASSES) for name in values["measure"]["passes"]),
     ]:
@@ -134,16 +139,16 @@ def check_choices(values: dict[str, Any]) -> None:
     passes = values["measure"]["passes"]
     if not passes or len(set(passes)) != len(passes):
         raise BadConfig(f"measure.passes={passes} must name at least one pass, each once: {', '.join(PASSES)}")
-    if framework["env_manager"] == "local" and not framework["python"]:
+    if framework["env_manager"] == managers.LOCAL and not framework["python"]:
         raise BadConfig("framework.env_manager=local needs the interpreter: add framework.python=/path/to/python")
-    if framework["python"] and framework["env_manager"] not in ("auto", "local"):
+    if framework["python"] and framework["env_manager"] not in (managers.AUTO, managers.LOCAL):
         raise BadConfig(f"framework.python goes with framework.env_manager=local, not with {framework['env_manager']}")
 
 
 def check_hardware(hardware: dict[str, Any]) -> None:
     name, devices, nodes = hardware["name"], hardware["devices"], hardware["nodes"]
     if name == "multi_node" and nodes < 2:
-        raise BadConfig(f"hardware=multi_node with hardware.nodes={nodes}: at least 2 nodes, or hardware=single_gpu")
+        raise BadConfig(f"hardware=multi_node with hardware.nodes={nodes}: at least 2 nodes, or hardware=cpu")
     if name == "multi_gpu" and devices < 2:
         raise BadConfig(f"hardware=multi_gpu with hardware.devices={devices}: at least 2, or hardware=single_gpu")
     if name in ("cpu", "single_gpu") and (devices, nodes) != (1, 1):
@@ -152,47 +157,38 @@ def check_hardware(hardware: dict[str, Any]) -> None:
 
 def check_keys(values: dict[str, Any]) -> None:
     """Nothing was added (+key=value) that nobody would read."""
-    for prefix, group in [("", Config), ("hardware.", Hardware), ("measure.", Measure), ("tracking.", Tracking)]:
-        present = values[prefix[:-1]] if prefix else values
+    groups = {"framework": Framework, "hardware": Hardware, "measure": Measure, "tracking": Tracking}
+    for prefix, present, group in [("", values, Config), *((f"{key}.", values[key], groups[key]) for key in groups)]:
         for key in present:
             if key not in {field.name for field in fields(group)}:
                 raise BadConfig(f"+{prefix}{key}: there is no such key. python -m tbd.train --cfg job shows all keys")
+    framework = values["framework"]
+    if framework["project"] is None and framework["options"]:  # those of a project of the user's are its own
+        options = ", ".join(f"framework.options.{name}" for name in framework["options"])
+        raise BadConfig(f"{options}: framework={framework['name']} has no options; a framework.project may have")
 
 
 def resolve_model(values: dict[str, Any]) -> None:
-    """Fill in the options that the model's size decides, and check them by the specification itself."""
+    """Check the model's options by the specification itself, and fill in those that the model's size decides."""
     model = values["model"]
     own = {key: value for key, value in model.items() if key not in ("name", "default_batch_size")}
     try:
         specification = models.create(model["name"], own)
-        for name, default in specification.SIZES[model["size"]].items():
-            value = specification.options[name]
-            if type(value) is not type(default):
-                raise BadConfig(f"model.{name}={value} must be {KINDS[type(default)]}, such as {default}")
-            if isinstance(value, int) and value < 1:
-                raise BadConfig(f"model.{name}={value} is too small: at least 1")
-        specification.parameter_count()
-    except (ValueError, TypeError) as error:
-        raise BadConfig(f"model={model['name']}: {error}") from None
+        specification.check(values["batch_size"])
+    except ValueError as error:
+        raise BadConfig(str(error)) from None
     model.update(specification.options)
 
 
 def resolve_data(values: dict[str, Any]) -> None:
-    """Check the data's options by the source itself, and make its paths absolute: the worker runs in another folder."""
-    options = values["data"]
-    problem = cells.data_problem(values["model"]["name"], options["name"])
+    """Check the data's options, and fill in the source's defaults, by the source itself."""
+    problem = cells.data_problem(values["model"]["name"], values["data"]["name"])
     if problem:
         raise BadConfig(problem)
     try:
-        data.check(options)
+        values["data"] = data.resolve(values["data"], str(home() / "data"))
     except ValueError as error:
         raise BadConfig(str(error)) from None
-    if options["name"] == "gettext":
-        options["catalogues"] = options["catalogues"] or catalogue_folders()
-        options["root"] = options["root"] or str(home() / "data" / "gettext")
-        options["catalogues"] = [absolute(path) for path in options["catalogues"]]
-    if options.get("root"):
-        options["root"] = absolute(options["root"])
 
 
 def resolve_project(framework: dict[str, Any]) -> None:
@@ -203,13 +199,6 @@ def resolve_project(framework: dict[str, Any]) -> None:
             project.load(Path(framework["project"]))
         except project.BadProject as error:
             raise BadConfig(error.cause) from None
-
-
-def catalogue_folders() -> list[str]:
-    """Where gettext catalogues are: in Django, which is installed for the sake of its own, and on this machine."""
-    django = find_spec("django")
-    folders = [str(Path(django.origin).parent)] if django and django.origin else []
-    return [folder for folder in [*folders, "/usr/share/locale"] if Path(folder).is_dir()]
 
 
 def absolute(path: str) -> str:

@@ -3,29 +3,41 @@
 import collections
 import importlib
 
+from tbd import models
+from tbd.data import kinds
+from tbd.data.options import Option, checked
 from tbd.data.source import BadData
 
-# What is known of a source before it is opened: the models that its batches are for (None: every one), and its options,
-# {name: (type, least value or None, greatest value or None)}.
-Kind = collections.namedtuple("Kind", "models options")
+# What is known of a source before it is opened: the kind of its samples (None: batches of whatever a model takes), and
+# its options {name: Option}.
+Entry = collections.namedtuple("Entry", "kind options")
 
-TEXT = (str, None, None)
 SOURCES = {
-    "gettext": Kind(
-        ("seq2seq",),
-        {"language": TEXT, "catalogues": (list, None, None), "root": TEXT, "max_length": (int, 1, None)},
+    "gettext": Entry(
+        kinds.SENTENCE_PAIRS,
+        {"language": Option(str), "catalogues": Option(list), "root": Option(str), "max_length": Option(int, 1)},
     ),
-    "imagenet": Kind(
-        ("resnet50",),
-        {"root": TEXT, "split": TEXT, "workers": (int, 1, None), "max_broken_share": (float, 0.0, 1.0)},
+    "imagenet": Entry(
+        kinds.LABELLED_PICTURES,
+        {
+            "root": Option(str),
+            "split": Option(str),
+            "workers": Option(int, 1),
+            "max_broken_share": Option(float, 0.0, 1.0),
+        },
     ),
-    "iwslt15": Kind(
-        ("seq2seq",),
-        {"root": TEXT, "split": TEXT, "source": TEXT, "target": TEXT, "max_length": (int, 1, None)},
+    "iwslt15": Entry(
+        kinds.SENTENCE_PAIRS,
+        {
+            "root": Option(str),
+            "split": Option(str),
+            "source": Option(str),
+            "target": Option(str),
+            "max_length": Option(int, 1),
+        },
     ),
-    "synthetic": Kind(None, {}),
+    "synthetic": Entry(None, {}),
 }
-WORDS = {str: "text", list: "a list", int: "a whole number", float: "a number"}
 
 
 def names():
@@ -34,27 +46,33 @@ def names():
 
 
 def serves(data, model):
-    """True where the source named `data` gives batches of the model named `model`. KeyError for an unknown source."""
-    return SOURCES[data].models is None or model in SOURCES[data].models
+    """True where the source named `data` has what `model`, a Specification or a model's name, trains on.
+
+    KeyError for an unknown source.
+    """
+    kind = SOURCES[data].kind
+    takes = (models.specification_class(model) if isinstance(model, str) else model).takes
+    return kind is None or kind in takes
 
 
 def check(options):
-    """Raises ValueError where an option of {"name": source, option: value or None} isn't the source's, or its value."""
-    known = SOURCES[options["name"]].options
-    for option, value in options.items():
-        if option == "name":
-            continue
-        if option not in known:
-            text = ", ".join(sorted(known)) or "none"
-            raise ValueError("data=%s has no option %s; it has %s" % (options["name"], option, text))
-        kind, least, greatest = known[option]
-        kinds = (int, float) if kind is float else kind
-        if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
-            raise ValueError("data.%s=%s is not %s" % (option, value, WORDS[kind]))
-        if value is not None and least is not None and not value >= least:
-            raise ValueError("data.%s=%s is less than %s" % (option, value, least))
-        if value is not None and greatest is not None and value > greatest:
-            raise ValueError("data.%s=%s is more than %s" % (option, value, greatest))
+    """{"name": source, option: value or None} with floats for whole numbers where floats are wanted.
+
+    Raises ValueError, with the key and what is allowed, where an option isn't the source's or its value can't be.
+    """
+    name = options["name"]
+    own = {option: value for option, value in options.items() if option != "name"}
+    return dict(checked("data=%s" % name, SOURCES[name].options, own), name=name)
+
+
+def resolve(options, cache):
+    """`options`, checked, with the source's own defaults and absolute paths; `cache` is a folder for what it makes.
+
+    Raises ValueError as `check` does.
+    """
+    options = check(options)
+    module = module_of(options["name"])
+    return module.resolve(options, cache) if hasattr(module, "resolve") else options
 
 
 def open_source(specification, request):
@@ -63,8 +81,8 @@ def open_source(specification, request):
     name = options["name"]
     if name not in SOURCES:
         raise BadData("data=%s is not one of %s" % (name, ", ".join(names())))
-    if not serves(name, specification.name):
-        fitting = [other for other in names() if serves(other, specification.name)]
+    if not serves(name, specification):
+        fitting = [other for other in names() if serves(other, specification)]
         message = "data=%s has no batches for model=%s: use data=%s"
         raise BadData(message % (name, specification.name, " or data=".join(fitting)))
     missing = sorted(option for option in SOURCES[name].options if options.get(option) is None)
@@ -74,4 +92,8 @@ def open_source(specification, request):
         check(options)
     except ValueError as error:
         raise BadData(str(error))
-    return importlib.import_module("tbd.data." + name).open_source(specification, request)
+    return module_of(name).open_source(specification, request)
+
+
+def module_of(name):
+    return importlib.import_module("tbd.data." + name)

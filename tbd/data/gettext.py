@@ -8,6 +8,7 @@ import collections
 import gettext
 import hashlib
 import html
+import importlib.util
 import io
 import json
 import os
@@ -18,10 +19,11 @@ import tempfile
 import unicodedata
 
 from tbd.data.iwslt15 import ParallelText
-from tbd.data.source import BadData
+from tbd.data.source import BadData, absolute
 
 LONGEST = 50  # words a side; a longer message is dropped, since cutting both sides would pair unlike halves
 RATIO = 9  # of the sides' lengths; as in Moses' clean-corpus-n.perl, which prepares translation corpora
+MACHINE = "/usr/share/locale"  # where programs' catalogues are by the Filesystem Hierarchy Standard 3.0, section 4.11
 SOURCE = "en"  # gettext's message ids are English by convention
 COMPLETE = "skipped.json"  # {why: count of messages dropped}; a folder that has it is complete
 
@@ -37,6 +39,19 @@ WORD = re.compile(
     r"|[^\w\s]",  # any other sign by itself
     re.I,
 )
+
+
+def resolve(options, cache):
+    """By default the catalogues of Django, which the controller has for their sake, and of this machine's programs."""
+    catalogues = options["catalogues"] or [folder for folder in [django(), MACHINE] if folder and os.path.isdir(folder)]
+    root = options["root"] or os.path.join(cache, "gettext")
+    return dict(options, catalogues=[absolute(path) for path in catalogues], root=absolute(root))
+
+
+def django():
+    """The folder of the package django, or None."""
+    package = importlib.util.find_spec("django")
+    return os.path.dirname(package.origin) if package and package.origin else None
 
 
 def open_source(specification, request):

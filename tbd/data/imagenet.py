@@ -5,19 +5,25 @@ epoch from the seed; the batches are the same whatever the number of processes. 
 """
 
 import hashlib
+import itertools
 import logging
 import os
 
 import numpy
 
+from tbd.data import kinds
 from tbd.data.prefetch import InProcesses, InThread
-from tbd.data.source import BadData, Source, batch_of
+from tbd.data.source import BadData, Share, Source, absolute, batch_of
 
 ENDINGS = (".jpg", ".jpeg")
 AHEAD = 2  # batches that wait for the loop, beside the one or two that each process has ready or in hand
-SPARES = 8  # pictures beside a batch's own, at least, that may take a broken one's place
+SPARES = 9  # pictures that may take a broken one's place, one after another
 
 logger = logging.getLogger(__name__)
+
+
+def resolve(options, cache):
+    return dict(options, root=absolute(options["root"]))
 
 
 def open_source(specification, request):
@@ -36,18 +42,18 @@ class Pictures(Source):
             raise BadData("data=imagenet needs Pillow in the framework's environment: %s" % error)
         self._reader = pictures
         self._specification = specification
-        self._seed = [request["seed"], request["rank"]]
-        self._batch_size = request["batch_size"]
-        self._image_size = specification.options["image_size"]
+        self._share = Share(request)
+        self._rows = specification.rows(None, self._share.batch_size)  # of all ranks
+        form = specification.form(kinds.LABELLED_PICTURES)
+        self._image_size = form.size
         self._workers = data["workers"]
         self._folder = os.path.join(data["root"], data["split"])
         self._paths, self._labels, self._classes, self._ignored, self._digest = scan(data["root"], data["split"])
-        limit = specification.options["classes"]
-        if len(self._classes) > limit:
+        if len(self._classes) > form.classes:
             message = "%s has %d classes but the model has %d: set model.classes=%d"
-            raise BadData(message % (self._folder, len(self._classes), limit, len(self._classes)))
-        self._share = data["max_broken_share"]
-        self._most_broken = int(self._share * len(self._paths))
+            raise BadData(message % (self._folder, len(self._classes), form.classes, len(self._classes)))
+        self._broken_share = data["max_broken_share"]
+        self._most_broken = int(self._broken_share * len(self._paths))
         self._broken = {}  # {path: what is wrong}, as far as found
         self._processes = self._thread = None
 
@@ -65,12 +71,12 @@ class Pictures(Source):
 
     def one_of_each_shape(self):
         """The stream's first batch, decoded in this process: every batch has its shapes."""
-        return [self._batch(self._reader.read_batch(next(self._requests())))]
+        return [self._batch(0, self._reader.read_batch(next(self._requests())))]
 
     def batches(self):
         self.close()
         self._processes = InProcesses(self._reader.read_batch, self._requests(), self._workers)
-        self._thread = InThread((self._batch(answer) for answer in self._processes), AHEAD)
+        self._thread = InThread(itertools.starmap(self._batch, enumerate(self._processes)), AHEAD)
         return self._thread
 
     def close(self):
@@ -80,23 +86,27 @@ class Pictures(Source):
             self._processes = self._thread = None
 
     def _requests(self):
-        """What read_batch takes, batch after batch: a batch's own pictures, then those that follow as its spares."""
-        size = self._batch_size
-        spares = max(size, SPARES)
+        """What read_batch takes, batch after batch: for each of this rank's rows its picture, then the row's spares.
+
+        A row's spares are the pictures of the same row in the batches that follow: which one takes a broken one's place
+        depends on no other row, so that ranks need not know of each other's.
+        """
+        size = self._rows
+        own = self._share.of(range(size))
         order, first = numpy.empty(0, int), 0  # of the stream's endless order, the part from position `first` on
-        epochs = shuffles(len(self._paths), self._seed)
+        epochs = shuffles(len(self._paths), self._share.seed)
         while True:
-            while len(order) < size + spares:
+            while len(order) < size * (1 + SPARES):
                 order = numpy.concatenate([order, next(epochs)])
-            pictures = [self._picture(first + n, row) for n, row in enumerate(order[: size + spares])]
-            yield pictures, size, self._image_size
+            places = [range(row, size * (1 + SPARES), size) for row in own]
+            yield [[self._picture(first + n, order[n]) for n in row] for row in places], self._image_size
             order, first = order[size:], first + size
 
-    def _picture(self, position, row):
-        return self._reader.Picture(self._paths[row], self._labels[row], self._seed + [position])
+    def _picture(self, position, index):
+        return self._reader.Picture(self._paths[index], self._labels[index], self._share.seed + [position])
 
-    def _batch(self, answer):
-        """The Batch of what read_batch gave. Raises BadData where too much is broken."""
+    def _batch(self, number, answer):
+        """The Batch of that number, of what read_batch gave. Raises BadData where too much is broken."""
         images, labels, broken = answer
         for path, why in broken:
             if path not in self._broken:
@@ -104,11 +114,12 @@ class Pictures(Source):
                 logger.warning("skipped %s, which is broken (%s)", path, why)
                 if len(self._broken) > self._most_broken:
                     message = "%s is broken (%s): that makes %d of %d pictures, but data.max_broken_share=%g allows %d"
-                    counts = len(self._broken), len(self._paths), self._share, self._most_broken
+                    counts = len(self._broken), len(self._paths), self._broken_share, self._most_broken
                     raise BadData(message % ((path, why) + counts))
-        if len(labels) < self._batch_size:
-            raise BadData("%s and %d around it are broken (%s)" % (broken[0][0], len(broken) - 1, broken[0][1]))
-        return batch_of(self._specification, {"images": images, "labels": labels})
+        seeds = self._share.seeds(number, self._rows)
+        if len(labels) < len(seeds):
+            raise BadData("%s and %d around it are broken (%s)" % (broken[-1][0], SPARES, broken[-1][1]))
+        return batch_of(self._specification, self._specification.batch_of((images, labels), None, seeds))
 
 
 def shuffles(count, seed):

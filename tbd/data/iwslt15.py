@@ -2,23 +2,27 @@
 
 The form is that of the NMT tutorial's files (Luong, Brevdo and Zhao 2017, nmt/scripts/download_iwslt15.sh): train.en,
 train.vi, and optionally vocab.en and vocab.vi, a word a line after <unk>, <s> and </s>. As in the tutorial, sentences
-are cut to `max_length` words and batches hold sentences of similar length. docs/data.md has the policies.
+are cut to `max_length` words; a batch holds pairs of one of the model's shapes. docs/data.md has the policies.
 """
 
 import collections
 import hashlib
+import itertools
 import os
 import sys
 
 import numpy
 
+from tbd.data import kinds
 from tbd.data.prefetch import InThread
-from tbd.data.source import BadData, Source, batch_of
-from tbd.models.seq2seq import specification as seq2seq
+from tbd.data.source import BadData, Share, Source, absolute, batch_of
 
-SPECIAL = ["<unk>", "<s>", "</s>"]  # ids 0, 1, 2
-BUCKETS = 10  # as in the TBD suite's seq2seq; the tutorial's own settings (standard_hparams/iwslt15.json) have 5
+SPECIAL = ["<unk>", "<s>", "</s>"]  # the first lines of a vocabulary file; as words of a text they are unknown ones
 AHEAD = 4  # batches that wait for the loop: a few hundred KB
+
+
+def resolve(options, cache):
+    return dict(options, root=absolute(options["root"]))
 
 
 def open_source(specification, request):
@@ -28,13 +32,12 @@ def open_source(specification, request):
 
 
 class ParallelText(Source):
-    """Batches of sentence pairs, each from one bucket of lengths, in an order drawn anew each epoch from the seed."""
+    """Batches of sentence pairs, each of one shape of the model's, in an order drawn anew each epoch from the seed."""
 
     def __init__(self, name, specification, request, root, split, source, target):
         self.name = name
         self._specification = specification
-        self._seed = [request["seed"], request["rank"]]
-        self._batch_size = request["batch_size"]
+        self._share = Share(request)
         self._thread = None
         self._source = "%s, %s-%s, %s" % (root, source, target, split)
         longest = request["data"]["max_length"]
@@ -46,18 +49,23 @@ class ParallelText(Source):
         if not pairs:
             raise BadData("%s holds no sentence that both %s and %s have" % (root, source, target))
         self._counts = collections.OrderedDict(pairs=len(pairs))
+        texts = list(zip(*pairs))
+        form = specification.form(kinds.SENTENCE_PAIRS)
         self._sides = []
-        for side, language, sentences in zip(("source", "target"), (source, target), zip(*pairs)):
-            vocabulary = files.vocabulary(language, sentences, specification.options[side + "_vocabulary"], side)
-            ids = encode((sentence[:longest] for sentence in sentences), vocabulary)
+        vocabularies = files.vocabularies((source, target), texts, form)
+        for side, sentences, room, vocabulary in zip(("source", "target"), texts, form, vocabularies):
+            ids = encode((sentence[:longest] for sentence in sentences), vocabulary, room.unknown)
             self._sides.append(ids)
             self._counts[side + "_words"] = sum(len(s) for s in ids)
-            self._counts[side + "_unknown_words"] = sum(int((s == seq2seq.UNKNOWN).sum()) for s in ids)
-            self._counts[side + "_vocabulary"] = len(vocabulary) + len(SPECIAL)
+            self._counts[side + "_unknown_words"] = sum(int((s == room.unknown).sum()) for s in ids)
+            self._counts[side + "_vocabulary"] = len(vocabulary) + room.special
             self._counts[side + "_sentences_cut"] = sum(len(s) > longest for s in sentences)
         self._digest = files.digest.hexdigest()
-        self._buckets = in_buckets([max(len(s), len(t)) for s, t in zip(*self._sides)], longest)
+        self._buckets = by_shape(specification.shapes_of(self._sides, longest))
         self._counts["buckets"] = len(self._buckets)
+        self._rows = {shape: specification.rows(shape, self._share.batch_size) for shape in self._buckets}
+        for rows in self._rows.values():
+            self._share.of(range(rows))  # raises BadData where there are too few, before anything is built
 
     def describe(self):
         return {
@@ -69,7 +77,8 @@ class ParallelText(Source):
         }
 
     def one_of_each_shape(self):
-        return [self._batch(size, fill(pairs, self._batch_size)[0]) for size, pairs in sorted(self._buckets.items())]
+        first = ((shape, self._filled(shape, pairs)[0]) for shape, pairs in sorted(self._buckets.items()))
+        return [self._batch(number, shape, rows) for number, (shape, rows) in enumerate(first)]
 
     def batches(self):
         self.close()
@@ -82,46 +91,45 @@ class ParallelText(Source):
             self._thread = None
 
     def _stream(self):
-        random = numpy.random.RandomState(self._seed)
+        random = numpy.random.RandomState(self._share.seed)
+        number = itertools.count()
         while True:
             epoch = []
-            for size, pairs in sorted(self._buckets.items()):
-                epoch.extend((size, rows) for rows in fill(random.permutation(pairs), self._batch_size))
+            for shape, pairs in sorted(self._buckets.items()):
+                epoch.extend((shape, rows) for rows in self._filled(shape, random.permutation(pairs)))
             for turn in random.permutation(len(epoch)):
-                yield self._batch(*epoch[turn])
+                yield self._batch(next(number), *epoch[turn])
 
-    def _batch(self, size, rows):
-        """The Batch of the pairs `rows`, padded to `size` words a side; the target's also holds <s> or </s>."""
-        sources, targets = ([side[row] for row in rows] for side in self._sides)
-        return batch_of(self._specification, seq2seq.batch_of(sources, targets, size, size + 1))
+    def _filled(self, shape, pairs):
+        """`pairs` as an array (batches, rows) in their order; the last batch is completed by the first pairs."""
+        rows = self._rows[shape]
+        return numpy.resize(pairs, (-(-len(pairs) // rows), rows))
 
-
-def in_buckets(lengths, longest):
-    """{ceiling: indices of the lengths in (ceiling - width, ceiling]}, for those that are not empty.
-
-    width = ceil(longest / BUCKETS), as in the tutorial's nmt/utils/iterator_utils.py, whose buckets begin where these
-    end: a ceiling is itself in the bucket, so that there are BUCKETS shapes and none is padded beyond `longest`.
-    """
-    width = -(-longest // BUCKETS)
-    ceilings = numpy.minimum(-(-numpy.asarray(lengths) // width) * width, longest)
-    return {int(ceiling): numpy.flatnonzero(ceilings == ceiling) for ceiling in numpy.unique(ceilings)}
+    def _batch(self, number, shape, rows):
+        """The Batch of this rank's of the pairs `rows`, which are the stream's batch of that number."""
+        samples = tuple([side[row] for row in self._share.of(rows)] for side in self._sides)
+        seeds = self._share.seeds(number, len(rows))
+        return batch_of(self._specification, self._specification.batch_of(samples, shape, seeds))
 
 
-def fill(rows, size):
-    """`rows` as an array (batches, size) in their order; the last batch is completed by the first rows."""
-    return numpy.resize(rows, (-(-len(rows) // size), size))
+def by_shape(shapes):
+    """{shape: indices of the samples that belong to it}."""
+    indices = {}
+    for index, shape in enumerate(shapes):
+        indices.setdefault(shape, []).append(index)
+    return {shape: numpy.array(found) for shape, found in indices.items()}
 
 
-def count_vocabulary(sentences, size):
-    """{word: id} of the size - 3 most frequent words, the most frequent first, ties by code points."""
+def count_vocabulary(sentences, room):
+    """{word: id} of as many words as there is room for, the most frequent first, ties by code points."""
     counts = collections.Counter(word for sentence in sentences for word in sentence)
     words = sorted((w for w in counts if w not in SPECIAL), key=lambda word: (-counts[word], word))
-    return {word: place + len(SPECIAL) for place, word in enumerate(words[: size - len(SPECIAL)])}
+    return {word: place for place, word in enumerate(words[: room.size - room.special], room.special)}
 
 
-def encode(sentences, vocabulary):
-    """Each sentence's ids as an int32 array; UNKNOWN for what isn't in the vocabulary."""
-    return [numpy.array([vocabulary.get(w, seq2seq.UNKNOWN) for w in s], numpy.int32) for s in sentences]
+def encode(sentences, vocabulary, unknown):
+    """Each sentence's ids as an int32 array; the id `unknown` for what isn't in the vocabulary."""
+    return [numpy.array([vocabulary.get(w, unknown) for w in s], numpy.int32) for s in sentences]
 
 
 class Files(object):
@@ -163,25 +171,33 @@ class Files(object):
             raise BadData(message % (self.root, source, len(sources), target, len(targets)))
         return [(words(s), words(t)) for s, t in zip(sources, targets)]
 
-    def vocabulary(self, language, sentences, size, side):
-        """{word: id} of vocab.<language> where there is one, else of the words in `sentences`; `size` ids at most."""
+    def vocabularies(self, languages, texts, form):
+        """The {word: id} of both languages' texts (lists of sentences), for a model's SentencePairs `form`."""
+        if form.source.option == form.target.option:
+            shared = self.vocabulary("-".join(languages), itertools.chain(*texts), form.source)
+            return [shared, shared]
+        return [self.vocabulary(*side) for side in zip(languages, texts, form)]
+
+    def vocabulary(self, language, sentences, room):
+        """{word: id} of vocab.<language> where there is one, else of the words in `sentences`, for a Vocabulary."""
         name = "vocab." + language
         path = os.path.join(self.root, name)
         if not os.path.lexists(path):
-            return count_vocabulary(sentences, size)
+            return count_vocabulary(sentences, room)
         listed = self.lines(name)
         if listed[: len(SPECIAL)] != SPECIAL:
             raise BadData("%s must begin with the lines %s" % (path, ", ".join(SPECIAL)))
-        if len(listed) > size:
-            message = "%s has %d words but the model has room for %d: set model.%s_vocabulary=%d"
-            raise BadData(message % (path, len(listed), size, side, len(listed)))
+        needed = len(listed) - len(SPECIAL) + room.special
+        if needed > room.size:
+            message = "%s has %d words but the model has room for %d: set model.%s=%d"
+            raise BadData(message % (path, needed, room.size, room.option, needed))
         vocabulary = {}
         for place, word in enumerate(listed):
             if word in vocabulary:
                 message = "%s, line %d repeats line %d (%s): a word has one id"
                 raise BadData(message % (path, place + 1, vocabulary[word] + 1, word))
             vocabulary[word] = place
-        return {word: place for word, place in vocabulary.items() if place >= len(SPECIAL)}
+        return {word: place for place, word in enumerate(listed[len(SPECIAL) :], room.special)}
 
 
 def words(line):

@@ -21,23 +21,26 @@ Picture = collections.namedtuple("Picture", "path label seed")
 
 
 def read_batch(request):
-    """(images, labels, broken) of `request`, which is (pictures, count, size).
+    """(images, labels, broken) of `request`, which is (rows, size), each row a list of Pictures.
 
-    The first `count` of `pictures` that can be read: images (count, size, size, 3) float32, labels (count,) int32; and
-    [(path, what is wrong)] of those before them that can't. Where fewer than `count` can, the arrays are shorter.
+    Of each row the first picture that can be read: images (rows, size, size, 3) float32, labels (rows,) int32; and
+    [(path, what is wrong)] of those before them that can't. The arrays end before a row of which none can.
     """
-    pictures, count, size = request
-    images, labels, broken = numpy.empty((count, size, size, 3), numpy.float32), [], []
-    for picture in pictures:
-        if len(labels) == count:
+    rows, size = request
+    images, labels, broken = numpy.empty((len(rows), size, size, 3), numpy.float32), [], []
+    for row, pictures in enumerate(rows):
+        for picture in pictures:
+            try:
+                images[row] = read(picture.path, size, numpy.random.RandomState(picture.seed))
+            except MemoryError:
+                raise
+            except Exception as error:  # Pillow raises OSError, SyntaxError, ValueError, struct.error, ...: broken
+                broken.append((picture.path, "%s: %s" % (type(error).__name__, error)))
+            else:
+                labels.append(picture.label)
+                break
+        if len(labels) == row:
             break
-        try:
-            images[len(labels)] = read(picture.path, size, numpy.random.RandomState(picture.seed))
-            labels.append(picture.label)
-        except MemoryError:
-            raise
-        except Exception as error:  # Pillow raises OSError, SyntaxError, ValueError, struct.error, ... on broken files
-            broken.append((picture.path, "%s: %s" % (type(error).__name__, error)))
     return images[: len(labels)], numpy.array(labels, numpy.int32), broken
 
 

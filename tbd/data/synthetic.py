@@ -1,17 +1,18 @@
 """Synthetic batches: learnable, deterministic, made before the first step so that the loop never waits for data."""
 
+import collections
 import hashlib
 import itertools
 
 import numpy
 
-from tbd.data.source import Source, batch_of
+from tbd.data.source import Share, Source, batch_of
 
 RING = 8  # batches that take turns: few enough to keep in memory, enough that no step sees its predecessor's batch
 
 
 def open_source(specification, request):
-    """RING batches of the specification's own, drawn from the request's seed and rank, for ever in turn."""
+    """RING batches of the specification's own, drawn from the request's seed, for ever in turn."""
     return Synthetic(specification, request)
 
 
@@ -19,16 +20,17 @@ class Synthetic(Source):
     name = "synthetic"
 
     def __init__(self, specification, request):
-        random = numpy.random.RandomState([request["seed"], request["rank"]])
-        size = request["batch_size"]
-        self._ring = [batch_of(specification, specification.synthetic_batch(size, random)) for _ in range(RING)]
-        self._items = {}
+        share = Share(request)
+        random = numpy.random.RandomState(share.seed)
+        self._ring, self._items = [], collections.Counter()
         digest = hashlib.sha256()
-        for batch in self._ring:
-            for name in sorted(batch.arrays):
-                digest.update(batch.arrays[name].tobytes())
-            for unit, count in batch.items.items():
-                self._items[unit] = self._items.get(unit, 0) + count
+        for _ in range(RING):
+            arrays = specification.synthetic_batch(share.batch_size, random)
+            for name in sorted(arrays):
+                digest.update(arrays[name].tobytes())
+            self._items.update(specification.items(arrays))
+            own = {name: numpy.ascontiguousarray(share.of(array)) for name, array in arrays.items()}
+            self._ring.append(batch_of(specification, own))
         self._digest = digest.hexdigest()
         self._source = "synthetic batches of %s, seed %d" % (specification.name, request["seed"])
 

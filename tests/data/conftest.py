@@ -19,7 +19,13 @@ def resnet50():
 def request_of():
     """A function that gives a request for a data source: request_of("iwslt15", root=...)."""
 
-    def request(name, batch_size=4, seed=1, rank=0, **options):
-        return {"seed": seed, "rank": rank, "batch_size": batch_size, "data": dict(options, name=name)}
+    def request(name, batch_size=4, seed=1, rank=0, world_size=1, **options):
+        return {
+            "seed": seed,
+            "rank": rank,
+            "world_size": world_size,
+            "batch_size": batch_size,
+            "data": dict(options, name=name),
+        }
 
     return request

@@ -12,6 +12,7 @@ from PIL import Image
 from tbd import data
 from tbd.data import pictures
 from tbd.data.source import BadData
+from tests.data.ranks import assert_together
 
 CLASSES = ["n01440764", "n01443537", "n02085620"]
 
@@ -103,7 +104,8 @@ def test_seed_and_rank_decide_order_crops_and_flips(resnet50, folder, open_pictu
     first = take(open_pictures(resnet50, folder, batch_size=11), 1)
     assert equal(first, take(open_pictures(resnet50, folder, batch_size=11), 1))
     assert not equal(first, take(open_pictures(resnet50, folder, batch_size=11, seed=2), 1))
-    assert not equal(first, take(open_pictures(resnet50, folder, batch_size=11, rank=1), 1))
+    both = [take(open_pictures(resnet50, folder, batch_size=11, rank=rank, world_size=2), 1) for rank in (0, 1)]
+    assert not equal(*both)
 
 
 def test_the_shape_for_compiling_is_the_streams_first_batch(resnet50, folder, open_pictures):
@@ -139,18 +141,15 @@ def empty(path):
 
 
 @pytest.mark.parametrize("spoil", [truncated, not_a_jpeg, empty])
-def test_a_broken_picture_is_skipped_named_and_replaced_by_the_next(resnet50, folder, open_pictures, spoil):
+def test_a_broken_picture_is_skipped_named_and_replaced_by_the_same_rows_next(resnet50, folder, open_pictures, spoil):
     whole = [n for batch in take(open_pictures(resnet50, folder, batch_size=5), 3) for n in numbers(batch)]
     path = folder / "train" / CLASSES[1] / "7.JPG"
     spoil(path)
     source = open_pictures(resnet50, folder, batch_size=5)
     batches = take(source, 2)
-    place = whole.index(7)
-    first, second = numbers(batches[0]), numbers(batches[1])
-    if place < 5:
-        assert (first, second) == (whole[:place] + whole[place + 1 : 6], whole[5:10])
-    else:
-        assert (first, second) == (whole[:5], whole[5:place] + whole[place + 1 : 11])
+    expected = list(whole[:10])
+    expected[whole.index(7)] = whole[whole.index(7) + 5]
+    assert numbers(batches[0]) + numbers(batches[1]) == expected
     assert [batch.arrays["images"].shape[0] for batch in batches] == [5, 5]
     (why,) = source.describe()["skipped"]
     assert why.startswith(f"{path} is broken (")
@@ -196,6 +195,15 @@ def test_a_reading_process_that_is_killed_ends_the_stream(resnet50, folder, open
     with pytest.raises(RuntimeError, match=r"a process that reads data died \(signal 9\)"):
         for _ in range(20):
             next(batches)
+
+
+@pytest.mark.parametrize("broken", [None, 7])
+def test_ranks_together_see_the_batches_of_one_process(resnet50, folder, open_pictures, broken):
+    if broken is not None:
+        empty(folder / "train" / CLASSES[broken % 3] / ("%d.JPG" % broken))
+    one = take(open_pictures(resnet50, folder, batch_size=6), 4)
+    ranks = [take(open_pictures(resnet50, folder, batch_size=3, rank=rank, world_size=2), 4) for rank in (0, 1)]
+    assert_together(one, ranks)
 
 
 def test_closing_ends_the_processes(resnet50, folder, open_pictures):

@@ -5,6 +5,7 @@ import pytest
 
 from tbd import data
 from tbd.data.synthetic import RING
+from tests.data.ranks import assert_together
 
 
 def open_batches(specification, request, count):
@@ -31,7 +32,18 @@ def test_seed_and_rank_alone_decide_the_batches(specification, request_of):
     first = open_batches(specification, request_of("synthetic", seed=1), RING)
     assert differing(first, open_batches(specification, request_of("synthetic", seed=1), RING)) == 0
     assert differing(first, open_batches(specification, request_of("synthetic", seed=2), RING)) == RING
-    assert differing(first, open_batches(specification, request_of("synthetic", seed=1, rank=1), RING)) == RING
+    assert (
+        differing(first, open_batches(specification, request_of("synthetic", seed=1, rank=1, world_size=2), RING))
+        == RING
+    )
+
+
+def test_ranks_together_see_the_batches_of_one_process(specification, request_of):
+    one = open_batches(specification, request_of("synthetic", batch_size=6), RING)
+    requests = [request_of("synthetic", batch_size=2, rank=rank, world_size=3) for rank in range(3)]
+    assert_together(one, [open_batches(specification, request, RING) for request in requests])
+    digests = {data.open_source(specification, request).describe()["digest"] for request in requests}
+    assert digests == {data.open_source(specification, request_of("synthetic", batch_size=6)).describe()["digest"]}
 
 
 def test_batches_carry_the_specifications_items_and_flops(specification, request_of):

@@ -110,11 +110,10 @@ class Seq2Seq(Specification):
         return batch_of(sources, targets, longest, longest + 1)
 
     def form(self, kind):
+        o = self.options
         return kinds.SentencePairs(
-            *(
-                kinds.Vocabulary(option, self.options[option], SPECIAL, UNKNOWN)
-                for option in ("source_vocabulary", "target_vocabulary")
-            )
+            source=kinds.Vocabulary("source_vocabulary", o["source_vocabulary"], SPECIAL, UNKNOWN),
+            target=kinds.Vocabulary("target_vocabulary", o["target_vocabulary"], SPECIAL, UNKNOWN),
         )
 
     def shapes_of(self, samples, longest):

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from tbd.measure.jsonl import read_object
-from tbd.tracking.reaper import STATUS as INTERRUPTED
 from tbd.tracking.reaper import cause_of_death
 from tbd.tracking.spool import Spool, spools
 from tbd.worker import status
@@ -29,8 +28,8 @@ def _job(spool: Spool) -> Job:
     end = spool.ended()
     if end is None:
         end = {
-            "status": INTERRUPTED,
-            "cause": cause_of_death(spool) or "it has not ended: it runs elsewhere, or was lost",
+            "status": status.INTERRUPTED,
+            "cause": cause_of_death(spool) or "it has no end: it still runs, or was lost",
         }
     name = str(end.get("status"))
     code = end.get("exit_code")

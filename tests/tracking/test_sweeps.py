@@ -28,7 +28,7 @@ def test_a_job_without_an_end_is_interrupted(tmp_path: Path) -> None:
     write_json(killed.path / "run.json", {**killed.run, "boot_id": "another boot"})
     first, second = jobs_of(sweep)
     assert (first.status, first.exit_code, second.status) == ("interrupted", 130, "interrupted")
-    assert "has not ended" in first.cause
+    assert first.cause == "it has no end: it still runs, or was lost"
     assert second.cause == "the controller was killed: the machine was restarted"
 
 

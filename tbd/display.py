@@ -3,13 +3,13 @@
 import sys
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from tbd.measure.metrics import METRICS
+from tbd.tracking.sweeps import Job
 
 PHASES = {
     "environment": "environment",
@@ -122,11 +122,12 @@ def throughput(metrics: dict[str, float], unit: str) -> str:
     return text
 
 
-def sweep_summary(title: str, rows: list[dict[str, Any]]) -> None:
+def sweep_summary(title: str, jobs: list[Job]) -> None:
     """Print one line a job: its overrides, status, throughput, and the causes of what failed."""
     table = Table(title=escape(title), title_justify="left")
     for column in ("job", "status", "throughput", "cause"):
         table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(escape(row["job"]), row["status"], row["throughput"], escape(row["cause"]))
+    for job in jobs:
+        rate = f"{job.throughput:,.2f} {job.unit}/s" if job.throughput is not None else ""
+        table.add_row(escape(job.overrides), job.status, rate, escape(job.cause))
     Console().print(table)

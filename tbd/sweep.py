@@ -15,13 +15,10 @@ _open: list[Any] = []  # (Spool, Settings) of the sweep that this process began
 
 
 class SweepCallback(Callback):
-    """Named in conf/config.yaml; Hydra calls it around a multirun."""
+    """Named in conf/config.yaml; Hydra calls it before a multirun's first job."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         begin(config)
-
-    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        end()
 
 
 def begin(config: DictConfig) -> None:
@@ -53,38 +50,25 @@ def run_job(config: DictConfig) -> int:
     return pipeline.run_job(config, " ".join(HydraConfig.get().overrides.task), parent)
 
 
-def end() -> None:
+def end() -> int:
     """Close the sweep that is open, if one is: ok where it came to its end; its table shows each job's own status.
 
-    Hydra calls it at a multirun's end, and the command once more after an interrupt, of which Hydra tells nobody.
+    Gives the exit code of the first job that has one, 0 where all ended ok. After an interrupt, of which Hydra tells
+    nobody, the command calls it as after a whole sweep.
     """
     from tbd.display import sweep_summary
     from tbd.tracking import follower
-    from tbd.tracking.spool import read_object, spools
+    from tbd.tracking.sweeps import jobs_of
 
     if not _open:
-        return
+        return 0
     spool, where = _open.pop()
     os.environ.pop(SWEEP_VARIABLE, None)
-    rows = []
-    for job in spools(spool.path.parent):
-        if job.run.get("parent_spool_id") != spool.id:
-            continue
-        ending = job.ended() or {"status": status.INTERRUPTED, "cause": "it wrote no end"}
-        figures = read_object(job.path / "figures.json")
-        unit = figures.get("tags", {}).get("tbd.throughput_unit", "items")
-        throughput = figures.get("metrics", {}).get("throughput")
-        rows.append(
-            {
-                "job": job.run["tags"].get("tbd.overrides", ""),
-                "status": ending["status"],
-                "throughput": f"{throughput:,.2f} {unit}/s" if throughput is not None else "",
-                "cause": ending["cause"],
-            }
-        )
-    interrupted = any(row["status"] == status.INTERRUPTED for row in rows)
-    failed = sum(row["status"] != status.OK for row in rows)
-    cause = f"{failed} of {len(rows)} jobs did not end ok" if failed else ""
+    jobs = jobs_of(spool)
+    interrupted = any(job.status == status.INTERRUPTED for job in jobs)
+    failed = sum(job.status != status.OK for job in jobs)
+    cause = f"{failed} of {len(jobs)} jobs did not end ok" if failed else ""
     spool.end(status.INTERRUPTED if interrupted else status.OK, cause)
     follower.follow(spool, where)
-    sweep_summary(f"sweep {os.path.relpath(spool.path)}", rows)
+    sweep_summary(f"sweep {os.path.relpath(spool.path)}", jobs)
+    return next((job.exit_code for job in jobs if job.exit_code != 0), 0)

@@ -56,8 +56,8 @@ def hydra_run(arguments: list[str]) -> int:
     try:
         hydra.main(config_path=str(config_folder()), config_name="config", version_base="1.3")(job)()
     finally:
-        sweep.end()
-    return next((code for code in codes if code != 0), 0)
+        of_sweep = sweep.end()
+    return of_sweep or next((code for code in codes if code != 0), 0)
 
 
 def stop(signum: int, frame: Any) -> None:

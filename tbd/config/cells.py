@@ -8,7 +8,7 @@ from typing import Any
 
 from tbd import data, frameworks, models
 
-# What no adapter can do yet, by the name of the hardware group.
+# What can't be launched yet whatever the framework, by the name of the hardware group.
 HARDWARE_TO_COME = {
     "multi_gpu": "training on several GPUs is not built yet: use hardware=cpu",
     "multi_node": "training on several machines is not built yet: use hardware=cpu",
@@ -16,13 +16,10 @@ HARDWARE_TO_COME = {
 DEVICES_TO_COME = {"gpu": "GPU figures (device times, device memory) are not built yet: use hardware=cpu"}
 
 
-def unsupported(
-    model: str, options: Mapping[str, Any], framework: str, hardware: str, device: str, precision: str
-) -> str | None:
+def unsupported(model: str, options: Mapping[str, Any], framework: str, device: str, precision: str) -> str | None:
     """Why this cell can't run, or None where it works.
 
-    `options` are the model's, resolved; `framework` is one that comes with tbd; `hardware` is the group's name, and
-    `device` its "cpu" or "gpu".
+    `options` are the model's, resolved; `framework` is one that comes with tbd; `device` is "cpu" or "gpu".
     """
     if framework not in frameworks.names():
         return f"framework {framework} has no adapter: use {' or '.join(frameworks.names())}"
@@ -33,8 +30,6 @@ def unsupported(
     written = models.frameworks(model)
     if framework not in written:
         return f"{model} is not written in {framework}: it is in {', '.join(written)}"
-    if hardware in HARDWARE_TO_COME:
-        return HARDWARE_TO_COME[hardware]
     if device not in facts.DEVICES:
         offered = " or ".join(facts.DEVICES)
         return DEVICES_TO_COME.get(device, f"hardware.device={device}: {framework} trains on {offered} here")
@@ -49,7 +44,7 @@ def table() -> list[dict[str, str | None]]:
     for model in models.names():
         options = models.create(model, {"size": "full"}).options
         for framework in frameworks.names():
-            reason = unsupported(model, options, framework, "cpu", "cpu", "fp32")
+            reason = unsupported(model, options, framework, "cpu", "fp32")
             status = "unsupported" if reason else "works"
             found.append({"model": model, "framework": framework, "status": status, "reason": reason})
     return found

@@ -74,16 +74,11 @@ def plan(config: DictConfig) -> Plan:
     resolve_model(values)
     resolve_data(values)
     resolve_project(values["framework"])
-    reason = None
-    if values["framework"]["project"] is None:  # somebody else's framework says itself what it can't do
-        model, hardware = values["model"], values["hardware"]
+    model, hardware = values["model"], values["hardware"]
+    reason = cells.HARDWARE_TO_COME.get(hardware["name"])
+    if reason is None and values["framework"]["project"] is None:  # one of somebody else's says itself what it can't do
         reason = cells.unsupported(
-            model["name"],
-            model,
-            values["framework"]["name"],
-            hardware["name"],
-            hardware["device"],
-            values["precision"],
+            model["name"], model, values["framework"]["name"], hardware["device"], values["precision"]
         )
     return Plan(values, reason)
 

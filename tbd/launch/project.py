@@ -71,7 +71,7 @@ class Project:
     def command(self, entry_point: str, parameters: dict[str, str] | None = None) -> str:
         """The shell command of an entry point with its parameters, each quoted as one word."""
         # 2 s, and whole before its parts: a thread may be importing it at the same moment
-        import mlflow  # noqa: F401, I001
+        import mlflow  # noqa: F401
         from mlflow.exceptions import MlflowException
         from mlflow.projects.utils import load_project
 

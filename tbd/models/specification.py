@@ -105,7 +105,10 @@ class Specification(object):
         return (Update("train", weights, self.optimizer(batch_size), 1),)
 
     def update_arrays(self, arrays, update, repetition):
-        """What the update of that name takes of a step's batch in its repetition 0, 1, ...: by default all of it."""
+        """What the update of that name takes of a step's batch in its repetition 0, 1, ...: by default all of it.
+
+        Where repetitions need data of their own, each takes its slice of an axis after the first.
+        """
         return arrays
 
     def synthetic_batch(self, batch_size, random):

@@ -148,7 +148,7 @@ def trace(framework, training, source, request, events):
 
 def memory(framework, training, source, request, events):
     """One step on the largest batch with every allocation recorded; the optimizer's state is there by then."""
-    batch = max(source.one_of_each_shape(), key=lambda one: one.work)
+    batch = source.largest()
     forgotten = forget_peak_rss()
     warm_beside_timing(training, [batch] * WARM_STEPS_BEFORE_MEMORY, events)
     resident = {"rss_peak_bytes": peak_rss_bytes()} if forgotten else {}
@@ -172,7 +172,7 @@ def warm_beside_timing(training, batches, events):
 
 
 def forget_peak_rss():
-    """Have the kernel begin this process's highest resident memory anew; gives whether it does (proc(5), clear_refs)."""
+    """Have the kernel forget this process's highest resident memory (proc(5), clear_refs); gives whether it does."""
     try:
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")
@@ -192,8 +192,8 @@ def peak_rss_bytes():
 
 @contextlib.contextmanager
 def optional(what, framework, events):
-    """A part of the record that a good run can do without: where the framework can't, or its memory runs out, the reason
-    is written and the run goes on."""
+    """A part of the record that a good run can do without: where the framework can't, or its memory runs out, the
+    reason is written and the run goes on."""
     try:
         yield
     except Exception as error:

@@ -49,7 +49,7 @@ def train(request, events):
     """The whole pass; raises Ended with the right status for everything that users can bring about."""
     from tbd import data, frameworks, models
     from tbd.data.source import BadData
-    from tbd.frameworks.base import Unsupported
+    from tbd.frameworks.base import PRECISIONS, Unsupported
     from tbd.worker.passes import PASSES, optional, timing
 
     framework = source = None
@@ -70,7 +70,7 @@ def train(request, events):
         events.write("dataset", **source.describe())
         events.phase("build")
         training = framework.build(specification, specification.initial_weights(request["seed"]))
-        itemsize = {"fp32": 4, "fp64": 8}[request["precision"]]
+        itemsize = PRECISIONS[request["precision"]]
         events.write(
             "model",
             name=specification.name,

@@ -6,16 +6,18 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tbd import frameworks, models
 from tbd.config import cells
 from tbd.frameworks.base import PRECISIONS
 
+ROOT = Path(__file__).parent.parent.parent
 FULL = {model: models.create(model, {"size": "full"}).options for model in models.names()}
 
 
-def unsupported(model="resnet50", framework="pytorch", hardware="cpu", device="cpu", precision="fp32", **options):
-    return cells.unsupported(model, {**FULL[model], **options}, framework, hardware, device, precision)
+def unsupported(model="resnet50", framework="pytorch", device="cpu", precision="fp32", **options):
+    return cells.unsupported(model, {**FULL[model], **options}, framework, device, precision)
 
 
 @pytest.mark.parametrize("model", models.names())
@@ -30,9 +32,7 @@ def test_a_model_works_on_the_cpu_in_every_framework_in_which_it_is_written(mode
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"hardware": "single_gpu", "device": "gpu"}, "GPU figures (device times, device memory) are not built yet"),
-        ({"hardware": "multi_gpu", "device": "gpu"}, "several GPUs is not built yet"),
-        ({"hardware": "multi_node", "device": "gpu"}, "several machines is not built yet"),
+        ({"device": "gpu"}, "GPU figures (device times, device memory) are not built yet"),
         ({"device": "abacus"}, "hardware.device=abacus"),
         ({"precision": "fp8"}, "precision=fp8"),
     ],
@@ -81,9 +81,8 @@ def test_the_facts_of_a_framework_name_what_there_is(framework):
 
 
 def command(*arguments: str) -> str:
-    root = Path(__file__).parent.parent.parent
     done = subprocess.run(
-        [sys.executable, "-m", "tbd.cells", *arguments], cwd=root, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "tbd.cells", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return done.stdout
 
@@ -101,3 +100,26 @@ def test_the_command_gives_json():
         works = cell["framework"] in models.frameworks(cell["model"])
         assert cell["status"] == ("works" if works else "unsupported")
         assert (cell["reason"] is None) == works
+
+
+@pytest.mark.parametrize("model", models.names())
+def test_a_models_configuration_leaves_every_option_to_its_size(model):
+    composed = yaml.safe_load((ROOT / "conf" / "model" / f"{model}.yaml").read_text())
+    own = {
+        key: value for key, value in composed.items() if key not in ("defaults", "name", "size", "default_batch_size")
+    }
+    assert own == dict.fromkeys(models.specification_class(model).OPTIONS)
+    assert (composed["name"], composed["size"]) == (model, "full")
+
+
+@pytest.mark.parametrize("framework", frameworks.names())
+def test_a_framework_is_whole(framework):
+    """The files that CONTRIBUTING.md asks for."""
+    composed = yaml.safe_load((ROOT / "conf" / "framework" / f"{framework}.yaml").read_text())
+    assert composed["name"] == framework
+    for name in ("MLproject", "python_env.yaml", "conda.yaml", "requirements.txt"):
+        assert (ROOT / "entrypoints" / "frameworks" / framework / name).is_file(), name
+    assert (ROOT / "tests" / "frameworks" / f"twofold_{framework}.py").is_file()
+    missing = set(models.names()) - {model for model in models.names() if framework in models.frameworks(model)}
+    explained = {model for model, option, _ in frameworks.facts(framework).WITHOUT if option is None}
+    assert missing == explained

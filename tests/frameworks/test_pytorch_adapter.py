@@ -14,7 +14,7 @@ from tests.parity import cells
 PROBE = pathlib.Path(__file__).parent / "pytorch_probe.py"
 
 
-@pytest.fixture(scope="module", params=["resnet50", "seq2seq"])
+@pytest.fixture(scope="module", params=cells.models_in("pytorch"))
 def facts(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     asked = cells.request(request.param, "pytorch", "fp32", str(folder), batch_size=16)

@@ -3,21 +3,21 @@
 import gzip
 import json
 import math
-import os
 import pathlib
 import subprocess
 
 import pytest
 
-from tbd.launch import environments
+from tests.parity import cells
 
 SCRIPT = pathlib.Path(__file__).with_name("tensorflow_facts.py")
 
 
 def run(folder, name):
     """(facts, what was written to stderr) of a pass."""
-    python = os.environ.get("TBD_TEST_PYTHON_TENSORFLOW") or str(environments.ensure("tensorflow").python)
-    done = subprocess.run([python, SCRIPT, folder, name], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [cells.framework_python("tensorflow"), SCRIPT, folder, name], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout), done.stderr
 
@@ -79,7 +79,7 @@ def test_the_trace_has_the_steps_operations(timing, folder):
     assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in operations)
 
 
-MODELS = pytest.mark.parametrize("model", ["resnet50", "seq2seq"])
+MODELS = pytest.mark.parametrize("model", cells.models_in("tensorflow"))
 
 
 def live(recorded, order):

@@ -9,6 +9,11 @@ from tbd.launch import environments
 CELLS = [(model, framework) for model in models.names() for framework in models.frameworks(model)]
 
 
+def models_in(framework):
+    """The models that are written in a framework."""
+    return [model for model, of in CELLS if of == framework]
+
+
 def framework_python(name):
     """The interpreter of a framework's environment, which is made where there is none.
 

@@ -42,6 +42,12 @@ def test_a_planted_fault_fails(fault, model, framework, observation, reference):
     assert compare.failures(observation(model, framework, "fp32", fault), reference(model), own) != []
 
 
+def test_other_initial_weights_fail_though_training_goes_the_same_way(observation, reference):
+    right = reference("resnet50")
+    other = dict(right, **{"initial/fc.bias": right["initial/fc.bias"] + 1e-7})
+    assert compare.failures(other, right) == ["initial/fc.bias: not the specification's initial weights"]
+
+
 @pytest.mark.parametrize("model", models.names())
 def test_operations_are_those_that_pytorch_counts(model, framework_python):
     command = [framework_python("pytorch"), str(pathlib.Path(__file__).parent / "count.py"), model]

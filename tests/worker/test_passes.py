@@ -68,6 +68,9 @@ class Source:
     def one_of_each_shape(self):
         return self.made
 
+    def largest(self):
+        return self.made[1]
+
     def batches(self):
         return itertools.cycle(self.made)
 

@@ -172,6 +172,9 @@ class Pass:
         self.phase("build")
         unit = next(iter(self.options.get("items", {"samples": 1})))
         self.write("model", name=self.request["model"]["name"], unit=unit, **self.options.get("model", {}))
+        if self.request.get("go"):
+            self.phase("ready")
+            wait_for(os.path.join(self.request["output"], self.request["go"]))
         {"timing": self.timing, "trace": self.trace, "memory": self.memory}[
             self.name.split(".")[0]
         ]()  # timing.2 is a repeat
@@ -240,6 +243,13 @@ class Pass:
             json.dump(self.options.get("memory", default), file)
         rss = {key: self.options[key] for key in ("rss_peak_bytes",) if key in self.options}
         self.write("memory", path="memory.json", **rss)
+
+
+def wait_for(path, limit_s=120.0):
+    """Until the file is there: the controller has come to rest."""
+    deadline = time.monotonic() + limit_s
+    while not os.path.exists(path) and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def repeated(value):

@@ -98,9 +98,10 @@ def _memory(name: str) -> Callable[[Run], float]:
 
 
 def _peak_tflops(run: Run) -> float:
-    if (reason := run.missing("peak")) is not None:
+    products = run.matrix_products
+    if not products and (reason := run.missing("peak")) is not None:
         raise Absent(reason)
-    return flops.peak_tflops_measured(run.matrix_products, run.precision)
+    return flops.peak_tflops_measured(products, run.precision)
 
 
 def _achieved_tflops(run: Run) -> float:

@@ -1,12 +1,12 @@
 """Follows a worker by its events until it ends, sleeping in between: what it measures must not notice."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any, Protocol
 
 from tbd.launch.ends import end_of, oom_kills_so_far
 from tbd.launch.process import Process
+from tbd.measure.jsonl import objects
 from tbd.worker import status
 
 LOOK_EVERY_S = 0.25  # a look costs about 0.1 ms; four a second make a progress line live
@@ -20,12 +20,11 @@ class Listener(Protocol):
 
 
 class NewLines:
-    """The complete lines that a growing file has got since the last look."""
+    """The complete lines that a growing file has got since the last look, as JSON objects."""
 
     def __init__(self, path: Path):
         self._path = path
         self._offset = 0
-        self._rest = b""
 
     def read(self) -> list[dict[str, Any]]:
         try:
@@ -34,17 +33,9 @@ class NewLines:
                 data = file.read()
         except FileNotFoundError:
             return []
-        self._offset += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        events = []
-        for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict):
-                events.append(event)
-        return events
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return objects(whole)[0]
 
 
 def watch(process: Process, events_path: Path, passes: int, timeout_s: float, listener: Listener) -> tuple[str, str]:

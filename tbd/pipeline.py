@@ -124,7 +124,8 @@ def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
     gpus = c["hardware"]["device"] == "gpu"
     with Sampler(spool, process.pid, gpus=gpus, visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES")):
         passes = len(repeated(measure["passes"], measure["repeats"]))
-        name, cause = watch(process, spool.path / "events.jsonl", passes, measure["timeout_s"], progress)
+        events = spool.path / "events.jsonl"
+        name, cause = watch(process, events, spool.path / GO, passes, measure["timeout_s"], progress)
     if name == status.CRASHED and shutil.disk_usage(spool.path).free < ROOM_FOR_AN_EVENT:
         cause = f"the disk is full: {spool.path} ({cause})"
     return Ended(name, cause)

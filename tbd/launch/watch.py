@@ -38,10 +38,13 @@ class NewLines:
         return objects(whole)[0]
 
 
-def watch(process: Process, events_path: Path, passes: int, timeout_s: float, listener: Listener) -> tuple[str, str]:
+def watch(
+    process: Process, events_path: Path, go: Path, passes: int, timeout_s: float, listener: Listener
+) -> tuple[str, str]:
     """(status, cause) of the worker, once it has ended. `passes`: how many `end` events a whole run has.
 
-    A worker that writes no event for `timeout_s` seconds is ended, as timed_out. Ctrl-C goes through, the worker ended.
+    A worker that writes no event for `timeout_s` seconds is ended, as timed_out; the time until the file `go` is there
+    doesn't count, since the worker waits for us. Ctrl-C goes through, the worker ended.
     """
     lines = NewLines(events_path)
     oom_kills = oom_kills_so_far()
@@ -62,6 +65,8 @@ def watch(process: Process, events_path: Path, passes: int, timeout_s: float, li
                     ends.append((str(event.get("status")), str(event.get("cause", ""))))
             if over:
                 break
+            if not go.exists():
+                heard = time.monotonic()
             if time.monotonic() - heard > timeout_s:
                 process.terminate()
                 return status.TIMED_OUT, (

@@ -251,8 +251,7 @@ def room(name: str, folder: Path, needed_gb: float, setting: str) -> Check:
 
 def data() -> Iterator[Check]:
     """The sentences of data=gettext."""
-    from tbd.config.plan import catalogue_folders
-    from tbd.data.gettext import find_catalogues
+    from tbd.data.gettext import catalogue_folders, find_catalogues
 
     folders = catalogue_folders()
     found = len(find_catalogues(folders, "vi"))

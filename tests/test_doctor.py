@@ -124,6 +124,6 @@ def test_too_little_space_is_told_with_the_way_out(tmp_path):
 
 
 def test_without_sentences_the_main_job_cannot_run(monkeypatch, tmp_path):
-    monkeypatch.setattr("tbd.config.plan.catalogue_folders", lambda: [str(tmp_path)])
+    monkeypatch.setattr("tbd.data.gettext.catalogue_folders", lambda: [str(tmp_path)])
     (check,) = doctor.data()
     assert (check.state, check.mend) == (FAILED, "python -m pip install django")

@@ -43,7 +43,7 @@ WORD = re.compile(
 
 def resolve(options, cache):
     """By default the catalogues of Django, which the controller has for their sake, and of this machine's programs."""
-    catalogues = options["catalogues"] or [folder for folder in [django(), MACHINE] if folder and os.path.isdir(folder)]
+    catalogues = options["catalogues"] or catalogue_folders()
     root = options["root"] or os.path.join(cache, "gettext")
     return dict(options, catalogues=[absolute(path) for path in catalogues], root=absolute(root))
 
@@ -72,6 +72,11 @@ class Catalogues(ParallelText):
         self._source = "%s; from %d gettext catalogues" % (self._source, len(catalogues))
         self._counts["catalogues"] = len(catalogues)
         self._skipped.update(skipped)
+
+
+def catalogue_folders():
+    """Where catalogues are to be looked for: in Django, and among this machine's programs."""
+    return [folder for folder in [django(), MACHINE] if folder and os.path.isdir(folder)]
 
 
 def find_catalogues(roots, language):

@@ -32,7 +32,10 @@ class Framework(object):
     name = None
 
     def __init__(self, request):
-        """Imports the framework and sets `request["hardware"]["threads"]`; raises Unsupported where it can't run."""
+        """Imports the framework and sets `request["hardware"]["threads"]`; raises Unsupported where it can't run.
+
+        The usual thread variables (OMP_NUM_THREADS and its like, tbd/launch/variables.py) already have that number.
+        """
         self.request = request
 
     @property
@@ -103,12 +106,15 @@ class Training(object):
 
         The file is gzipped Chrome trace JSON ({"traceEvents": [...]}) that Perfetto opens. Complete events (ph "X", ts
         and dur in microseconds) whose cat is "cpu_op", "kernel", "gpu_memcpy" or "gpu_memset" are what figures are made
-        of: docs/trace.md.
+        of: docs/trace.md. Raises Unsupported where the framework has no profiler: the run goes on without, and says so.
         """
         raise NotImplementedError
 
     def record_memory(self, arrays):
-        """One training step with every allocation recorded: a dict of docs/memory.md, `buffers` and `allocator`."""
+        """One training step with every allocation recorded: a dict of docs/memory.md, `buffers` and `allocator`.
+
+        Raises Unsupported where the framework tells too little of its memory: no category is ever made up.
+        """
         raise NotImplementedError
 
 

@@ -144,11 +144,13 @@ class End:
 
 @dataclass(frozen=True)
 class Sample:
-    """`cpu_s`: CPU seconds so far of the worker's process tree; `controller_cpu_s`: of the controller."""
+    """CPU seconds so far: `cpu_s` of the worker's process tree, `controller_cpu_s` of the controller, `host_cpu_s` of
+    everything on this machine."""
 
     t: float
     cpu_s: float | None
     controller_cpu_s: float | None
+    host_cpu_s: float | None
     metrics: dict[str, float]
 
 
@@ -310,7 +312,10 @@ def _sample(thing: dict[str, Any]) -> Sample:
     for name, value in thing.get("metrics", {}).items():
         if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
             metrics[name] = float(value)
-    return Sample(_number(thing["t"]), _optional(thing.get("cpu_s")), _optional(thing.get("controller_cpu_s")), metrics)
+    cpu_s, controller_cpu_s, host_cpu_s = (
+        _optional(thing.get(name)) for name in ("cpu_s", "controller_cpu_s", "host_cpu_s")
+    )
+    return Sample(_number(thing["t"]), cpu_s, controller_cpu_s, host_cpu_s, metrics)
 
 
 _PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {

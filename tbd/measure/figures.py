@@ -25,6 +25,11 @@ class Point(NamedTuple):
     value: float
 
 
+# Of the usable cores, beyond which others are told of. With one of 2 cores taken, steps were seen to take 10 times as
+# long: threads that wait for each other by spinning lose whole time slices.
+MAX_OTHERS = 0.1
+
+
 @dataclass
 class Figures:
     """`metrics`: finite numbers only. `absent`: every figure that can't be had, with the reason. `tags`: tbd.* tags.
@@ -152,6 +157,11 @@ def _warnings(figures: Figures, run: Run) -> list[str]:
     for log in (run.log.controller, *run.log.passes.values()):
         told += [warned.message for warned in log.all(events.Warned)]
         told += [f"no {missing.what}: {missing.reason}" for missing in log.all(events.Missing)]
+    others = figures.metrics.get("other_cpu_cores", 0.0)
+    if run.cores and others > MAX_OTHERS * run.cores:
+        told.append(
+            f"other processes kept {others:.2f} cores busy during the timed steps: speeds are of a shared machine"
+        )
     if figures.metrics.get("steady") == 0:
         told.append("the step time was not steady when the timed window began: raise measure.warmup_max_steps")
     for part in (_timing_warnings, _trace_warnings, _memory_warnings):

@@ -180,6 +180,12 @@ _TABLE = (
         "controller_cpu_share", SHARE, "the measurement's own cost, of one core", USE,
         lambda run: utilisation.controller_cpu_share(run.cpu_seconds("controller_cpu_s"), run.seconds), ".2f",
     ),
+    Metric(
+        "other_cpu_cores", "cores", "kept busy by other processes", USE,
+        lambda run: utilisation.other_cpu_cores(
+            run.cpu_seconds("host_cpu_s"), run.cpu_seconds("cpu_s"), run.cpu_seconds("controller_cpu_s"), run.seconds
+        ),
+    ),
     Metric("achieved_tflops", "TFLOP/s", "achieved, of the model's FLOPs", USE, _achieved_tflops, terminal=True),
     Metric("peak_tflops_measured", "TFLOP/s", "the device's peak, by a matrix product", USE, _peak_tflops),
     Metric(

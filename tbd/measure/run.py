@@ -191,7 +191,7 @@ class Run:
         return None if any(column is None for column in columns) else np.concatenate(columns)
 
     def cpu_seconds(self, counter: str) -> float:
-        """CPU seconds within all windows, by the samples of `cpu_s` or `controller_cpu_s`."""
+        """CPU seconds within all windows, by the samples of `cpu_s`, `controller_cpu_s` or `host_cpu_s`."""
         samples = self.log.controller.all(events.Sample)
         return sum(utilisation.cpu_seconds(samples, timing.window, counter) for timing in self.timings)
 

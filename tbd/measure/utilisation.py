@@ -55,6 +55,18 @@ def controller_cpu_share(cpu_s: float, window_s: float) -> float:
     return cpu_s / window_s
 
 
+def other_cpu_cores(host_s: float, tree_s: float, controller_s: float, window_s: float) -> float:
+    """(CPU seconds of the whole machine - the worker's tree's - the controller's) / window: cores kept busy by others.
+
+    What others do takes caches and memory bandwidth from the run even where a core is left for it. The kernel counts
+    the machine's time and the processes' by different means, so a little less than nothing is nothing.
+    """
+    others = host_s - tree_s - controller_s
+    if others < -0.05 * (tree_s + controller_s) - TICK_S:
+        raise Absent(f"the machine's {host_s:.2f} CPU seconds are less than the run's own {tree_s + controller_s:.2f}")
+    return max(others, 0.0) / window_s
+
+
 def data_wait_share(data_wait_s: Array | None, window_s: float) -> float:
     """sum(seconds that a step waited for its batch) / window: what a faster input pipeline could gain at most."""
     if data_wait_s is None:

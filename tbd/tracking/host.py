@@ -32,3 +32,10 @@ class Host:
             metrics["system/network_receive_megabytes"] = (network.bytes_recv - self._received) / 1e6
             metrics["system/network_transmit_megabytes"] = (network.bytes_sent - self._sent) / 1e6
         return {name: round(value, 3) for name, value in metrics.items()}
+
+
+def host_cpu_s() -> float:
+    """CPU seconds so far that all processors were busy, whatever with, or taken by the host of this virtual machine
+    (steal). A guest's own time is in user and nice already (proc(5))."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)

@@ -7,7 +7,7 @@ from typing import Any, Self
 import psutil
 
 from tbd.tracking.gpus import Gpus
-from tbd.tracking.host import Host
+from tbd.tracking.host import Host, host_cpu_s
 from tbd.tracking.process_tree import ProcessTree
 from tbd.tracking.spool import Spool
 from tbd.tracking.writer import SpoolFull, line
@@ -83,6 +83,7 @@ class Sampler:
             cpu_s=round(cpu_s, 3),
             rss_bytes=rss,
             controller_cpu_s=round(own.user + own.system, 3),
+            host_cpu_s=round(host_cpu_s(), 3),
             metrics={**self._host.sample(), **gpus},
         )
 

@@ -129,6 +129,7 @@ def test_utilisation(run):
             "t": t,
             "cpu_s": 1.5 * (t - START),
             "controller_cpu_s": 0.03125 * t,
+            "host_cpu_s": 1.78125 * t,
             "metrics": {"system/cpu_utilization_percentage": 75.0},
         }
         for t in times
@@ -137,6 +138,8 @@ def test_utilisation(run):
     figures = compute(spool)
     assert figures.metrics["cpu_utilization"] == pytest.approx(0.75, rel=1e-9)
     assert figures.metrics["controller_cpu_share"] == pytest.approx(0.03125, rel=1e-9)
+    assert figures.metrics["other_cpu_cores"] == pytest.approx(0.25, rel=1e-9)
+    assert any("other processes kept 0.25 cores busy" in warning for warning in figures.warnings)
     assert figures.metrics["data_wait_share"] == pytest.approx(16 * 0.0625 / WINDOW_S, rel=EXACT)
     series = figures.series["system/cpu_utilization_percentage"]
     assert [point.value for point in series] == [75.0] * 20

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from tbd.measure.events import Absent, Sample, Window
-from tbd.measure.utilisation import cpu_seconds, cpu_utilization, data_wait_share
+from tbd.measure.utilisation import cpu_seconds, cpu_utilization, data_wait_share, other_cpu_cores
 
 WINDOW = Window(begin=10.1, end=12.1, steps=4, cpu_s=None)
 
 
 def samples(*pairs):
-    return [Sample(t, cpu_s, None, {}) for t, cpu_s in pairs]
+    return [Sample(t, cpu_s, None, None, {}) for t, cpu_s in pairs]
 
 
 EVERY = [(10 + 0.25 * n, 4.0 * n) for n in range(10)]
@@ -64,6 +64,13 @@ def test_more_cpu_time_than_cores_is_no_utilization():
 def test_unknown_cores():
     with pytest.raises(Absent, match="cores"):
         cpu_utilization(3.0, None, WINDOW.seconds)
+
+
+def test_cores_that_others_kept_busy():
+    assert other_cpu_cores(5.0, 3.0, 0.5, 2.0) == pytest.approx(0.75)
+    assert other_cpu_cores(3.49, 3.0, 0.5, 2.0) == 0.0, "the kernel's ticks round"
+    with pytest.raises(Absent, match="less than the run's own"):
+        other_cpu_cores(2.0, 3.0, 0.5, 2.0)
 
 
 def test_data_wait():

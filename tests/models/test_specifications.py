@@ -15,12 +15,15 @@ def batch(specification, size, seed=0):
     return specification.synthetic_batch(size, numpy.random.RandomState(seed))
 
 
-@pytest.mark.parametrize(("model", "count"), [("resnet50", 25_557_032), ("seq2seq", 27_190_272)])
-def test_parameter_counts_of_the_full_size(model, count):
-    # 25,557,032 as torchvision's resnet50; 27,190,272 = (17191 + 7709 + 7709) x 512 of vocabulary and the rest by hand:
-    # encoder 2 x 2048 x (512 + 512 + 1), decoder 2048 x (1024 + 512 + 1) + 2048 x (512 + 512 + 1), attention
-    # 2 x 512 x 512 + 512 + 512 x 1024
-    assert models.create(model, {"size": "full"}).parameter_count() == count
+COUNTS = {"resnet50": 25_557_032, "seq2seq": 27_190_272}
+
+
+@pytest.mark.parametrize("model", models.names())
+def test_parameter_counts_of_the_full_size(model):
+    # each from a source beside the specification: 25,557,032 as torchvision's resnet50; 27,190,272 =
+    # (17191 + 7709 + 7709) x 512 of vocabulary and the rest by hand: encoder 2 x 2048 x (512 + 512 + 1), decoder
+    # 2048 x (1024 + 512 + 1) + 2048 x (512 + 512 + 1), attention 2 x 512 x 512 + 512 + 512 x 1024
+    assert models.create(model, {"size": "full"}).parameter_count() == COUNTS[model]
 
 
 def test_resnet50_has_4_09_gmac_an_image():
@@ -63,6 +66,12 @@ def test_synthetic_batches_are_deterministic(model, size):
     first, second, other = batch(specification, 4), batch(specification, 4), batch(specification, 4, seed=1)
     assert all(numpy.array_equal(first[name], second[name]) for name in first)
     assert any(not numpy.array_equal(first[name], other[name]) for name in first)
+
+
+@pytest.mark.parametrize("model", models.names())
+def test_the_unit_is_the_first_of_the_items(model):
+    specification = models.create(model, {"size": "small"})
+    assert next(iter(specification.items(batch(specification, 4)))) == specification.unit
 
 
 def test_tokens_are_counted_without_padding():

@@ -20,13 +20,15 @@ def reference(observation):
 
 @pytest.mark.parametrize(("model", "framework"), CELLS)
 def test_float64_agrees(model, framework, observation, reference):
-    assert compare.failures(observation(model, framework, "fp64"), reference(model)) == []
+    wrong = compare.failures(observation(model, framework, "fp64"), reference(model))
+    assert not wrong, "differs from PyTorch in float64, and either may be wrong:\n" + "\n".join(wrong)
 
 
 @pytest.mark.parametrize(("model", "framework"), CELLS)
 def test_float32_agrees_as_well_as_pytorch_does(model, framework, observation, reference):
     own = observation(model, "pytorch", "fp32")
-    assert compare.failures(observation(model, framework, "fp32"), reference(model), own) == []
+    wrong = compare.failures(observation(model, framework, "fp32"), reference(model), own)
+    assert not wrong, "differs from PyTorch by more than float32 does:\n" + "\n".join(wrong)
 
 
 @pytest.mark.parametrize("model", models.names())
@@ -52,5 +54,6 @@ def test_other_initial_weights_fail_though_training_goes_the_same_way(observatio
 def test_operations_are_those_that_pytorch_counts(model, framework_python):
     command = [framework_python("pytorch"), str(pathlib.Path(__file__).parent / "count.py"), model]
     counted = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    assert counted["forward"] == pytest.approx(2 * counted["macs"], rel=0.01)
-    assert counted["step"] == pytest.approx(counted["flops"], rel=0.01)
+    assert counted["forward"] == 2 * counted["macs"]
+    # seq2seq's step is 0.26 % more than is counted: the gradient of v is an outer product, which is not counted
+    assert counted["step"] == pytest.approx(counted["flops"], rel=0.003)

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tbd.measure.figures import Figures
 from tbd.measure.metrics import METRICS
 from tbd.tracking.sweeps import Job
 
@@ -17,7 +18,7 @@ PHASES = {
     "import": "importing the framework",
     "data": "opening the data",
     "build": "building the network",
-    "ready": "waiting until nothing else runs",
+    "ready": "waiting for the record to be opened",
     "compile": "compiling",
     "warmup": "warming up",
     "timed": "timing",
@@ -97,8 +98,9 @@ class Progress:
         self._status.update(escape(f"{self._label()}  {text}  [{seconds:.0f} s]"))
 
 
-def summary(title: str, status: str, cause: str, metrics: dict[str, float], unit: str, notes: Iterable[str]) -> None:
-    """Print the run's table and what to do next."""
+def summary(title: str, status: str, cause: str, figures: Figures, notes: Iterable[str]) -> None:
+    """Print the run's table, what whoever reads it must know, and what to do next."""
+    metrics, unit = figures.metrics, figures.tags.get("tbd.throughput_unit", "")
     console = Console()
     colour = "green" if status == "ok" else "red"
     table = Table(title=escape(title), show_header=False, title_justify="left")
@@ -111,8 +113,10 @@ def summary(title: str, status: str, cause: str, metrics: dict[str, float], unit
         if metric.terminal and name in metrics and name != "throughput":
             table.add_row(metric.meaning, f"{metric.number(metrics[name])} {metric.unit_shown(unit)}".strip())
     console.print(table)
+    for warning in figures.warnings:
+        console.print(f"warning  {warning}", markup=False, highlight=False, soft_wrap=True, style="yellow")
     for note in notes:
-        console.print(note, markup=False, soft_wrap=True)
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 
 def throughput(metrics: dict[str, float], unit: str) -> str:
@@ -125,11 +129,14 @@ def throughput(metrics: dict[str, float], unit: str) -> str:
 
 
 def sweep_summary(title: str, jobs: list[Job]) -> None:
-    """Print one line a job: its overrides, status, throughput, and the causes of what failed."""
+    """Print a line a job: the overrides that not all have, status, throughput, why it failed or what to know of it."""
     table = Table(title=escape(title), title_justify="left")
-    for column in ("job", "status", "throughput", "cause"):
+    for column in ("job", "status", "throughput", "notes"):
         table.add_column(column, overflow="fold")
+    common = set.intersection(*(set(job.overrides.split()) for job in jobs)) if len(jobs) > 1 else set()
     for job in jobs:
+        own = " ".join(word for word in job.overrides.split() if word not in common)
         rate = f"{job.throughput:,.2f} {job.unit}/s" if job.throughput is not None else ""
-        table.add_row(escape(job.overrides), job.status, rate, escape(job.cause))
+        notes = [job.cause] if job.cause else job.warnings
+        table.add_row(escape(own), job.status, rate, escape("; ".join(notes)))
     Console().print(table)

@@ -48,8 +48,7 @@ def run_job(config: DictConfig, overrides: str = "", parent: Spool | None = None
             progress.phase("record")
             opened.result()
             figures, notes = record(spool, settings(planned))
-    unit = figures.tags.get("tbd.throughput_unit", "")
-    summary(planned.title, ending.status, ending.cause, figures.metrics, unit, notes)
+    summary(planned.title, ending.status, ending.cause, figures, notes)
     if ending.status == status.INTERRUPTED:
         raise KeyboardInterrupt
     return status.EXIT_CODES[ending.status]
@@ -159,7 +158,7 @@ def record(spool: Spool, where: Settings) -> tuple[Figures, list[str]]:
     elif outcome.state == "offline":
         notes.append("MLflow   not now (tracking=offline): python -m tbd.sync brings it up later")
     else:
-        notes.append(f"MLflow   not reached: {outcome.reason}. python -m tbd.sync brings it up later")
+        notes.append(f"MLflow   not recorded yet: {outcome.reason}. python -m tbd.sync brings it up later")
     return figures, notes
 
 

@@ -1,5 +1,6 @@
 """From a composed configuration to a plan: every value checked and resolved, before anything starts."""
 
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from tbd.launch import managers, project
 from tbd.launch.environments import home
 from tbd.worker.passes import PASSES
 
+# what MLflow's tracking stores begin with (mlflow/tracking/_tracking_service/utils.py); file: it refuses by now
+STORES = ("sqlite:", "postgresql", "mysql", "mssql", "http:", "https:", "databricks")
 GO = "go"  # the file that tells the worker that nothing else is going on any more
 
 
@@ -71,6 +74,7 @@ def plan(config: DictConfig) -> Plan:
     check_numbers(values)
     check_choices(values)
     check_hardware(values["hardware"])
+    check_tracking(values["tracking"])
     resolve_model(values)
     resolve_data(values)
     resolve_project(values["framework"])
@@ -115,6 +119,11 @@ def check_numbers(values: dict[str, Any]) -> None:
     for key, (value, minimum) in least.items():
         if value < minimum:
             raise BadConfig(f"{key}={value} is too small: at least {minimum}")
+    cores = os.cpu_count() or 1
+    if hardware["threads"] > cores:
+        raise BadConfig(f"hardware.threads={hardware['threads']} is more than this machine's {cores} processors")
+    if values["batch_size"] >= 2**31:  # what frameworks count a dimension with
+        raise BadConfig(f"batch_size={values['batch_size']} is too large: below {2**31}")
     if values["seed"] >= 2**32:  # what numpy's RandomState takes
         raise BadConfig(f"seed={values['seed']} is too large: at most {2**32 - 1}")
     if not measure["timeout_s"] > 0:
@@ -161,6 +170,15 @@ def check_keys(values: dict[str, Any]) -> None:
     if framework["project"] is None and framework["options"]:  # those of a project of the user's are its own
         options = ", ".join(f"framework.options.{name}" for name in framework["options"])
         raise BadConfig(f"{options}: framework={framework['name']} has no options; a framework.project may have")
+
+
+def check_tracking(tracking: dict[str, Any]) -> None:
+    for key in ("experiment", "runs"):
+        if not str(tracking[key]).strip():
+            raise BadConfig(f"tracking.{key} is empty: give it a name")
+    uri = tracking["uri"]
+    if uri is not None and not uri.startswith(STORES):
+        raise BadConfig(f"tracking.uri={uri} is no store that MLflow knows: it begins with {', '.join(STORES)}")
 
 
 def resolve_model(values: dict[str, Any]) -> None:

@@ -80,7 +80,7 @@ class Source(object):
         return max(self.one_of_each_shape(), key=lambda batch: batch.work)
 
     def batches(self):
-        """The stream of Batches, prefetched; never ends."""
+        """The stream of Batches from its beginning, prefetched; never ends. A second call ends the first stream."""
         raise NotImplementedError
 
     def close(self):

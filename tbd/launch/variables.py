@@ -11,12 +11,13 @@ from tbd.launch.files import PACKAGE
 
 ALLOWED = {
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM",
-    "LD_LIBRARY_PATH", "LD_PRELOAD", "XLA_FLAGS", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
+    "LD_LIBRARY_PATH", "LD_PRELOAD", "XLA_FLAGS",
 }  # fmt: skip
 # Families whose variables tune a device, an allocator or a framework: a user who sets one means the worker.
 ALLOWED_PREFIXES = (
-    "LC_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "HSA_", "MALLOC_", "KMP_", "ONEDNN_",
-    "DNNL_", "TF_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "MXNET_", "GLOO_", "SLURM_",
+    "LC_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "HSA_", "MALLOC_", "KMP_", "OMP_",
+    "GOMP_", "OPENBLAS_", "ONEDNN_", "DNNL_", "TF_", "TORCH_", "TORCHINDUCTOR_",
+    "PYTORCH_", "MXNET_", "GLOO_", "SLURM_",
 )  # fmt: skip
 # Secrets that live within those families, such as NVIDIA_API_KEY and SLURM_JWT.
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|JWT|API_?KEY|ACCESS_?KEY", re.IGNORECASE)

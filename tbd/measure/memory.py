@@ -125,6 +125,16 @@ def breakdown(record: Record) -> Breakdown:
     return Breakdown(float(positions[at]), by_category, tracked, untracked)
 
 
+def feature_maps_highest_mb(record: Record) -> float:
+    """The most that feature maps alone hold at any moment of the step, in MB.
+
+    What they hold at the peak of all depends on which of two near-equal peaks wins: one at the end of the forward pass,
+    full of them, or one late in the backward pass, when they are gone.
+    """
+    _, live = timeline(record)
+    return float(live[:, CATEGORIES.index("feature_maps")].max()) / 1e6
+
+
 def figures(record: Record, found: Breakdown) -> dict[str, float]:
     """memory/peak_mb (the allocator's), memory/<category>_mb at the peak, what of `other` is no
     buffer (memory/untracked_mb, memory/slack_mb), and two shares.

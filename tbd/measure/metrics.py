@@ -224,8 +224,12 @@ _TABLE = (
         _memory("memory/slack_mb"), ",.2f",
     ),
     Metric(
+        "memory/feature_maps_highest_mb", "MB", "feature maps, at their own highest in the step", MEMORY,
+        lambda run: memory.feature_maps_highest_mb(run.memory_record), ",.1f", terminal=True,
+    ),
+    Metric(
         "memory/feature_maps_share", SHARE, "feature maps, of the allocator's peak", MEMORY,
-        _memory("memory/feature_maps_share"), ".1f", terminal=True,
+        _memory("memory/feature_maps_share"), ".1f",
     ),
     Metric(
         "memory/feature_maps_share_of_structures", SHARE,

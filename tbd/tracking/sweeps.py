@@ -17,6 +17,7 @@ class Job(NamedTuple):
     throughput: float | None
     unit: str
     exit_code: int
+    warnings: list[str]
 
 
 def jobs_of(sweep: Spool) -> list[Job]:
@@ -40,5 +41,6 @@ def _job(spool: Spool) -> Job:
         cause=str(end.get("cause") or ""),
         throughput=figures.get("metrics", {}).get("throughput"),
         unit=figures.get("tags", {}).get("tbd.throughput_unit", "items"),
+        warnings=[str(warning) for warning in figures.get("warnings", [])],
         exit_code=code if isinstance(code, int) else status.EXIT_CODES.get(name, status.EXIT_CODES[status.CRASHED]),
     )

@@ -37,7 +37,7 @@ def run_pass(request_path, output, pass_name):
     if code < 0:
         cause = "killed by %s in the pass %s" % (signal.Signals(-code).name, pass_name)
         if -code == signal.SIGKILL:
-            cause += " (the kernel does that when memory runs out)"
+            cause += " (so does the kernel when memory runs out)"
         sys.stderr.write("tbd: %s: %s\n" % (status.CRASHED, cause))
         events = Events(os.path.join(output, "events.jsonl"), pass_name)
         events.write("end", status=status.CRASHED, cause=cause)

@@ -192,6 +192,7 @@ def test_memory(run):
     assert {name: figures.metrics[name] for name in MEMORY} == pytest.approx(
         {
             "memory/peak_mb": 20.3,
+            "memory/feature_maps_highest_mb": 9,
             "memory/weights_mb": 4,
             "memory/optimizer_state_mb": 4,
             "memory/feature_maps_mb": 9,

@@ -136,3 +136,11 @@ def test_a_damaged_buffer_is_a_damaged_record(tmp_path, damage):
 def test_no_buffers(tmp_path):
     with pytest.raises(Absent, match="no buffer"):
         memory.breakdown(record(tmp_path, []))
+
+
+def test_feature_maps_highest_is_not_theirs_at_the_peak_of_all(tmp_path):
+    # 30 MB of feature maps in the forward pass, then 40 MB of workspace after they are gone: that is the peak
+    buffers = [(30e6, 1, 5, "feature_maps"), (40e6, 6, 8, "workspace")]
+    recorded = record(tmp_path, buffers, peak=40e6)
+    assert memory.breakdown(recorded).live["feature_maps"] == 0
+    assert memory.feature_maps_highest_mb(recorded) == 30

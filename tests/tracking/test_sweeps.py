@@ -16,8 +16,8 @@ def test_the_jobs_of_a_sweep_come_from_their_spools(tmp_path: Path) -> None:
     failed.end("out_of_memory", "out of memory in the phase timed", 6)
     spools.finished(tmp_path)  # of no sweep
     assert jobs_of(sweep) == [
-        Job("batch_size=8", "ok", "", pytest.approx(spools.ITEMS / spools.STEP_S), "images", 0),
-        Job("batch_size=999", "out_of_memory", "out of memory in the phase timed", None, "items", 6),
+        Job("batch_size=8", "ok", "", pytest.approx(spools.ITEMS / spools.STEP_S), "images", 0, []),
+        Job("batch_size=999", "out_of_memory", "out of memory in the phase timed", None, "items", 6, []),
     ]
 
 

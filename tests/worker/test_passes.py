@@ -72,11 +72,19 @@ class Source:
         return self.made[1]
 
     def batches(self):
-        return itertools.cycle(self.made)
+        self.streams = [*getattr(self, "streams", []), []]
+        for batch in itertools.cycle(self.made):
+            self.streams[-1].append(batch.arrays["size"])
+            yield batch
 
 
-def run(tmp_path: Path, name: str, training: Training) -> list[dict]:
-    request = {"measure": MEASURE, "output": str(tmp_path), "hardware": {"device": "cpu"}, "precision": "fp32"}
+def run(tmp_path: Path, name: str, training: Training, **measure: int) -> list[dict]:
+    request = {
+        "measure": {**MEASURE, **measure},
+        "output": str(tmp_path),
+        "hardware": {"device": "cpu"},
+        "precision": "fp32",
+    }
     events = Events(str(tmp_path / "events.jsonl"), name)
     passes.PASSES[name](Framework(), training, Source(), request, events)
     return [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
@@ -101,6 +109,15 @@ def test_the_window_lies_between_two_synchronisations_and_holds_nothing_but_step
     # the last steps that were taken, and what stands right before and after them
     last = max(i for i, entry in enumerate(training.log) if entry[0] == "step")
     assert [entry[0] for entry in training.log[last - 5 : last + 2]] == ["wait"] + ["step"] * 5 + ["wait"]
+
+
+@pytest.mark.parametrize("warmup_steps", [8, 9])
+def test_the_same_batches_are_timed_however_long_the_warm_up_was(tmp_path: Path, warmup_steps: int) -> None:
+    training = Training()
+    run(tmp_path, "timing", training, warmup_min_steps=warmup_steps, warmup_max_steps=warmup_steps)
+    sizes = [entry[1] for entry in training.log if entry[0] == "step"]
+    assert len(sizes) == 3 + warmup_steps + 5
+    assert sizes[-5:] == [1, 3, 2, 1, 3]
 
 
 def test_the_first_product_only_warms_up(tmp_path: Path) -> None:

@@ -53,6 +53,12 @@ class ResNet50(Specification):
         if not re.match(r"[1-9][0-9]*(,[1-9][0-9]*){3}\Z", self.options["blocks"]):
             allowed = "four whole numbers of at least 1 with commas between them, such as 3,4,6,3"
             raise ValueError("model.blocks=%s must be %s" % (self.options["blocks"], allowed))
+        size = self.convolutions[-1][-1]
+        if batch_size * size * size < 2:
+            raise ValueError(
+                "batch_size=%d at model.image_size=%d leaves batch norm one value a channel in the last stage: it has "
+                "no variance; at least two are needed" % (batch_size, self.options["image_size"])
+            )
 
     @property
     def convolutions(self):

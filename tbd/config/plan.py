@@ -18,7 +18,7 @@ from tbd.worker.passes import PASSES
 
 # what MLflow's tracking stores begin with (mlflow/tracking/_tracking_service/utils.py); file: it refuses by now
 STORES = ("sqlite:", "postgresql", "mysql", "mssql", "http:", "https:", "databricks")
-GO = "go"  # the file that tells the worker that nothing else is going on any more
+GO = ".go"  # the file that tells the worker that nothing else is going on any more
 
 
 @dataclass(frozen=True)

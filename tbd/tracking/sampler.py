@@ -66,7 +66,9 @@ class Sampler:
             if time.monotonic() >= next_flush:
                 self._flush()
                 next_flush += FLUSH_EVERY_S
-            next_sample = max(next_sample + PERIOD_S, time.monotonic())
+            # after a late one at least half a period: over a shorter time the host's counters have not moved, and the
+            # CPU's share would be 0
+            next_sample = max(next_sample + PERIOD_S, time.monotonic() + PERIOD_S / 2)
             self._stop.wait(next_sample - time.monotonic())
         self._flush()
 

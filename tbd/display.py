@@ -104,8 +104,9 @@ def summary(title: str, status: str, cause: str, figures: Figures, notes: Iterab
     console = Console()
     colour = "green" if status == "ok" else "red"
     table = Table(title=escape(title), show_header=False, title_justify="left")
-    table.add_column()
-    table.add_column(min_width=44)  # a throughput with its interval stays on one line; labels may fold
+    # in 80 columns: a throughput with its interval stays on one line, labels fold
+    table.add_column(max_width=28)
+    table.add_column(min_width=44)
     table.add_row("status", f"[{colour}]{status}[/]" + (escape(f": {cause}") if cause else ""))
     if "throughput" in metrics:
         table.add_row("throughput", throughput(metrics, unit))

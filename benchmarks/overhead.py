@@ -93,9 +93,10 @@ def compare(framework: str, folder: Path) -> str:
 
 def line(framework: str, found: tuple[float, float, float], what: str, pairs: int, controller: list[float]) -> str:
     middle, low, high = found
+    known = [share for share in controller if not math.isnan(share)] or [math.nan]
     return (
         f"{framework} ratio {middle:.3f} (95 %: {low:.3f} to {high:.3f}, {what}, {pairs} pairs); "
-        f"controller {statistics.median(controller):.2%} of a core"
+        f"controller {statistics.median(known):.2%} of a core"
     )
 
 

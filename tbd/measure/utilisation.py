@@ -8,6 +8,7 @@ from tbd.measure.events import Absent, Array, Sample, Window
 
 # Samples that must lie within the window: with fewer, most of the figure would be interpolated over its edges.
 MIN_SAMPLES = 4
+MAX_UNSAMPLED_S = 0.3  # at the window's end: a period of the sampler (tbd/tracking/sampler.py) and some lateness
 # A clock tick of the kernel's accounting is 0.01 s (sysconf(_SC_CLK_TCK) = 100): less is rounding, not a loss.
 TICK_S = 0.01
 
@@ -16,13 +17,16 @@ def cpu_seconds(samples: list[Sample], window: Window, field: str) -> float:
     """CPU seconds within the window, from the samples of a cumulative counter, `cpu_s` or `controller_cpu_s`.
 
     The counter is interpolated linearly at the window's edges, so the error is below one sampling period's CPU seconds.
+    Where the samples end up to MAX_UNSAMPLED_S before the window does, what they cover is scaled to the whole of it.
     Raises Absent where the samples don't enclose the window, are too few within, or go backwards.
     """
     pairs = sorted((sample.t, value) for sample in samples if (value := getattr(sample, field)) is not None)
     if not pairs:
         raise Absent("no sample of it was taken")
     times, values = np.array(pairs).T
-    if times[0] > window.begin or times[-1] < window.end:
+    # a worker that ends right after the window is not sampled again: its last moment is taken to be as the rest
+    last = min(window.end, float(times[-1]))
+    if times[0] > window.begin or window.end - last > MAX_UNSAMPLED_S:
         raise Absent("the samples don't enclose the timed window")
     inside = int(((times >= window.begin) & (times <= window.end)).sum())
     if inside < MIN_SAMPLES:
@@ -30,10 +34,11 @@ def cpu_seconds(samples: list[Sample], window: Window, field: str) -> float:
             f"only {inside} sample(s) lie within the timed window of {window.seconds:.2f} s, {MIN_SAMPLES} are needed: "
             "raise measure.steps"
         )
-    near = (times >= times[times <= window.begin][-1]) & (times <= times[times >= window.end][0])
+    near = (times >= times[times <= window.begin][-1]) & (times <= times[times >= last][0])
     if (np.diff(values[near]) < -TICK_S).any():
         raise Absent("the sampled CPU time goes backwards: a process that ended took its share along")
-    return float(np.interp(window.end, times, values) - np.interp(window.begin, times, values))
+    sampled = float(np.interp(last, times, values) - np.interp(window.begin, times, values))
+    return sampled * window.seconds / (last - window.begin)
 
 
 def cpu_utilization(cpu_s: float, cores: float | None, window_s: float) -> float:

@@ -66,6 +66,12 @@ def test_unknown_cores():
         cpu_utilization(3.0, None, WINDOW.seconds)
 
 
+def test_a_worker_that_ends_with_its_window_is_not_sampled_again():
+    # 1.5 CPU seconds a second, sampled until 0.25 s before the window's end
+    pairs = [(t, 1.5 * t) for t in np.arange(9.85, 11.86, 0.25)]
+    assert cpu_seconds(samples(*pairs), WINDOW, "cpu_s") == pytest.approx(3.0, rel=1e-9)
+
+
 def test_cores_that_others_kept_busy():
     assert other_cpu_cores(5.0, 3.0, 0.5, 2.0) == pytest.approx(0.75)
     assert other_cpu_cores(3.49, 3.0, 0.5, 2.0) == 0.0, "the kernel's ticks round"

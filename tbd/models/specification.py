@@ -34,10 +34,14 @@ ROLES = ("weight", "frozen", "statistic")
 
 # kind "sgd": velocity = momentum * velocity + gradient + weight_decay * weight; weight -= learning_rate * velocity.
 # kind "adam": Kingma & Ba 2015, algorithm 1, with epsilon added outside the square root.
+# kind "rmsprop": Tieleman & Hinton 2012 (lecture 6.5), not centred, epsilon outside the root, as torch.optim.RMSprop:
+#     g = gradient + weight_decay * weight; square = alpha * square + (1 - alpha) * g^2, from 0;
+#     velocity = momentum * velocity + g / (sqrt(square) + epsilon); weight -= learning_rate * velocity.
+#     TensorFlow's own RMSProp has sqrt(square + epsilon), and the learning rate within the velocity.
 # learning_rate: a number, or a pure function of the step's number (0, 1, ...), for schedules.
 # clip_norm: every gradient times min(1, clip_norm / global norm) before the update; None: no clipping.
 Optimizer = collections.namedtuple(
-    "Optimizer", "kind learning_rate momentum weight_decay beta1 beta2 epsilon clip_norm"
+    "Optimizer", "kind learning_rate momentum weight_decay alpha beta1 beta2 epsilon clip_norm"
 )
 
 # One part of a step: `optimizer` moves `parameters` (names of weights; no others) by the gradients of the loss that the
@@ -52,11 +56,15 @@ def parameter(name, shape, kind, initialiser, role="weight", decay=True):
 
 
 def sgd(learning_rate, momentum=0.0, weight_decay=0.0, clip_norm=None):
-    return Optimizer("sgd", learning_rate, momentum, weight_decay, None, None, None, clip_norm)
+    return Optimizer("sgd", learning_rate, momentum, weight_decay, None, None, None, None, clip_norm)
 
 
 def adam(learning_rate, beta1=0.9, beta2=0.999, epsilon=1e-8, clip_norm=None):
-    return Optimizer("adam", learning_rate, None, 0.0, beta1, beta2, epsilon, clip_norm)
+    return Optimizer("adam", learning_rate, None, 0.0, None, beta1, beta2, epsilon, clip_norm)
+
+
+def rmsprop(learning_rate, alpha, epsilon, momentum=0.0, weight_decay=0.0, clip_norm=None):
+    return Optimizer("rmsprop", learning_rate, momentum, weight_decay, alpha, None, None, epsilon, clip_norm)
 
 
 def learning_rate_at(optimizer, step):
@@ -170,11 +178,16 @@ class Specification(object):
         return self.parameter_count() * itemsize
 
     def optimizer_state_bytes(self, itemsize=4):
-        """Bytes that the updates' optimizers keep: for each weight a momentum array (SGD) or two moments (Adam)."""
+        """Bytes that the updates' optimizers keep.
+
+        For each weight a velocity (where there is momentum: SGD), two moments (Adam), or a mean square and a velocity
+        (where there is momentum: RMSProp).
+        """
         counts = {p.name: count(p) for p in self.parameters}
         total = 0
         for update in self.updates(batch_size=1):
-            arrays = {"sgd": 1 if update.optimizer.momentum else 0, "adam": 2}[update.optimizer.kind]
+            velocity = 1 if update.optimizer.momentum else 0
+            arrays = {"sgd": velocity, "adam": 2, "rmsprop": 1 + velocity}[update.optimizer.kind]
             total += arrays * sum(counts[name] for name in update.parameters)
         return total * itemsize
 

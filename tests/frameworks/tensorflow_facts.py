@@ -13,6 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspa
 
 from tbd import frameworks, models
 from tbd.models import specification as specifications
+from tests.models import known
 
 
 def main():
@@ -64,6 +65,8 @@ OPTIMIZERS = (
     # an epsilon of the size of the moments, so that its place in the formula matters
     specifications.adam(0.01, epsilon=0.1),
     specifications.adam(0.01, clip_norm=0.5),
+    specifications.rmsprop(0.01, alpha=0.9, epsilon=0.1),
+    specifications.rmsprop(0.01, alpha=0.9, epsilon=0.1, momentum=0.9, weight_decay=0.01, clip_norm=0.5),
 )
 
 
@@ -89,6 +92,10 @@ def optimizer_error(optimizer):
             if optimizer.kind == "sgd":
                 first[n] = optimizer.momentum * first[n] + g
                 right[n] = right[n] - optimizer.learning_rate * first[n]
+            elif optimizer.kind == "rmsprop":
+                second[n] = optimizer.alpha * second[n] + (1 - optimizer.alpha) * g**2
+                first[n] = optimizer.momentum * first[n] + g / (numpy.sqrt(second[n]) + optimizer.epsilon)
+                right[n] = right[n] - optimizer.learning_rate * first[n]
             else:
                 first[n] = optimizer.beta1 * first[n] + (1 - optimizer.beta1) * g
                 second[n] = optimizer.beta2 * second[n] + (1 - optimizer.beta2) * g**2
@@ -97,14 +104,10 @@ def optimizer_error(optimizer):
     return max(float(abs(v.numpy() - array).max()) for v, array in zip(variables, right, strict=True))
 
 
-# Large enough beside the allocator's rounding to 256 bytes.
-MEMORY_OPTIONS = {"resnet50": {"width": 16, "image_size": 64}, "seq2seq": {"width": 64}}
-
-
 def memory_facts(framework, folder):
     found = {}
     for model in [name for name in models.names() if "tensorflow" in models.frameworks(name)]:
-        specification = models.create(model, dict(MEMORY_OPTIONS.get(model, {}), size="small"))
+        specification = models.create(model, dict(known.memory_options(model), size="small"))
         training = framework.build(specification, specification.initial_weights(1))
         found[model] = {
             "weights_bytes": specification.weights_bytes(),

@@ -21,13 +21,23 @@ def facts(framework, name):
 
 
 @pytest.fixture(scope="module", params=frameworks.names())
-def timing(request):
+def timings(request):
     return facts(request.param, "timing")
 
 
 @pytest.fixture(scope="module", params=frameworks.names())
-def memory(request):
+def memories(request):
     return facts(request.param, "memory")
+
+
+@pytest.fixture(params=twofold.RULES)
+def timing(request, timings):
+    return timings[request.param]
+
+
+@pytest.fixture(params=twofold.RULES)
+def memory(request, memories):
+    return dict(memories[request.param], rule=request.param)
 
 
 def close(right):
@@ -71,7 +81,8 @@ def bytes_of(memory, category):
 
 def test_frozen_weights_are_weights_without_optimizer_state(memory):
     assert bytes_of(memory, "weights") == memory["weights_bytes"] == 3 * twofold.SIZE * 8
-    assert bytes_of(memory, "optimizer_state") == memory["optimizer_state_bytes"] == (1 + 2) * twofold.SIZE * 8
+    arrays = 1 + {"adam": 2, "rmsprop": 1, "rmsprop_momentum": 2}[memory["rule"]]
+    assert bytes_of(memory, "optimizer_state") == memory["optimizer_state_bytes"] == arrays * twofold.SIZE * 8
 
 
 def test_the_input_of_all_updates_is_counted_once(memory):

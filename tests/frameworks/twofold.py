@@ -1,7 +1,7 @@
 """A model with everything that a step can have, small enough to compute by hand: numpy only.
 
-Two updates, `first` twice with momentum, weight decay and a schedule, then `second` once with Adam and another
-schedule. Each repetition of `first` takes a column of its own of the batch.
+Two updates, `first` twice with momentum, weight decay and a schedule, then `second` once with Adam (or another of
+RULES) and another schedule. Each repetition of `first` takes a column of its own of the batch.
 
     first    L = mean over rows and features of (scale * (first * x + second) - y)^2, trains `first`; seen += mean of x
     second   L = mean over rows and features of (first * second * z)^2, trains `second`
@@ -11,15 +11,25 @@ schedule. Each repetition of `first` takes a column of its own of the batch.
 
 import numpy
 
-from tbd.models.specification import Specification, Update, adam, learning_rate_at, parameter, sgd
+from tbd.models.specification import Specification, Update, adam, learning_rate_at, parameter, rmsprop, sgd
 
 SIZE, REPEAT, ROWS = 3, 2, 4
+# How `second` is moved. Epsilons are of the size of the gradients, so that their place in the formula matters.
+RULES = {
+    "adam": adam(lambda step: 0.01 * (1 + step), epsilon=0.1),
+    "rmsprop": rmsprop(lambda step: 0.01 * (1 + step), alpha=0.9, epsilon=0.1),
+    "rmsprop_momentum": rmsprop(lambda step: 0.01 * (1 + step), alpha=0.9, epsilon=0.1, momentum=0.9),
+}
 
 
 class Twofold(Specification):
     name = "twofold"
     unit = "rows"
     SIZES = {"small": {}}
+
+    def __init__(self, size="small", rule="adam"):
+        super().__init__(size)
+        self.rule = RULES[rule]
 
     @property
     def parameters(self):
@@ -32,8 +42,7 @@ class Twofold(Specification):
 
     def updates(self, batch_size):
         falling = sgd(lambda step: 0.1 / (1 + step), momentum=0.9, weight_decay=0.01)
-        rising = adam(lambda step: 0.01 * (1 + step))
-        return (Update("first", ("first",), falling, REPEAT), Update("second", ("second",), rising, 1))
+        return (Update("first", ("first",), falling, REPEAT), Update("second", ("second",), self.rule, 1))
 
     def update_arrays(self, arrays, update, repetition):
         if update == "first":
@@ -67,10 +76,10 @@ def gradients(weights, arrays):
     return {"first": (loss, {"first": by_first}), "second": (other_loss, {"second": by_second})}
 
 
-def trained(weights, batches):
+def trained(specification, weights, batches):
     """(losses, weights) after a step on each of the batches: float64, by the formulas of the specification."""
     w = float64(weights)
-    first, second = (update.optimizer for update in Twofold("small").updates(ROWS))
+    first, second = (update.optimizer for update in specification.updates(ROWS))
     velocity = moment = square = numpy.zeros(SIZE)
     losses = []
     for step, arrays in enumerate(map(float64, batches)):
@@ -82,8 +91,13 @@ def trained(weights, batches):
             w["first"] = w["first"] - learning_rate_at(first, step) * velocity
         loss, gradient = gradient_of_second(w, arrays["z"])
         losses.append(loss)
-        moment = second.beta1 * moment + (1 - second.beta1) * gradient
-        square = second.beta2 * square + (1 - second.beta2) * gradient**2
-        m, v = moment / (1 - second.beta1 ** (step + 1)), square / (1 - second.beta2 ** (step + 1))
-        w["second"] = w["second"] - learning_rate_at(second, step) * m / (numpy.sqrt(v) + second.epsilon)
+        if second.kind == "adam":
+            moment = second.beta1 * moment + (1 - second.beta1) * gradient
+            square = second.beta2 * square + (1 - second.beta2) * gradient**2
+            m, v = moment / (1 - second.beta1 ** (step + 1)), square / (1 - second.beta2 ** (step + 1))
+            direction = m / (numpy.sqrt(v) + second.epsilon)
+        else:
+            square = second.alpha * square + (1 - second.alpha) * gradient**2
+            direction = moment = second.momentum * moment + gradient / (numpy.sqrt(square) + second.epsilon)
+        w["second"] = w["second"] - learning_rate_at(second, step) * direction
     return losses, w

@@ -1,6 +1,6 @@
-"""What an adapter makes of the model of twofold.py, as JSON on stdout: python twofold_facts.py FRAMEWORK timing|memory.
+"""What an adapter makes of the model of twofold.py by each rule, as JSON on stdout.
 
-Run in the framework's own environment by test_updates.py.
+python twofold_facts.py FRAMEWORK timing|memory. Run in the framework's own environment by test_updates.py.
 """
 
 import importlib
@@ -30,15 +30,17 @@ def main():
         "hardware": {"device": "cpu", "threads": 1},
     }
     framework = frameworks.create(request)
-    specification = twofold.Twofold("small")
-    weights = specification.initial_weights(1)
     network = importlib.import_module("tests.frameworks.twofold_" + name)
-    with unittest.mock.patch.object(models, "network", lambda model, framework: network):
-        training = framework.build(specification, weights)
-    random = numpy.random.RandomState(1)
-    batches = [specification.synthetic_batch(twofold.ROWS, random) for _ in range(STEPS)]
-    facts = {"timing": trained, "memory": recorded}[pass_name](specification, training, weights, batches)
-    print(json.dumps(facts))
+    found = {}
+    for rule in twofold.RULES:
+        specification = twofold.Twofold(rule=rule)
+        weights = specification.initial_weights(1)
+        with unittest.mock.patch.object(models, "network", lambda model, framework: network):
+            training = framework.build(specification, weights)
+        random = numpy.random.RandomState(1)
+        batches = [specification.synthetic_batch(twofold.ROWS, random) for _ in range(STEPS)]
+        found[rule] = {"timing": trained, "memory": recorded}[pass_name](specification, training, weights, batches)
+    print(json.dumps(found))
 
 
 def trained(specification, training, weights, batches):
@@ -50,7 +52,7 @@ def trained(specification, training, weights, batches):
     for arrays in batches:
         training.step(arrays)
     training.wait()
-    losses, right = twofold.trained(dict(weights, seen=seen), batches)
+    losses, right = twofold.trained(specification, dict(weights, seen=seen), batches)
     return {
         "moved_by_gradients": moved_by_gradients,
         "gradients": listed(found),

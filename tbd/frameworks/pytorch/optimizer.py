@@ -8,8 +8,9 @@ from tbd.models.specification import learning_rate_at
 def create(optimizer, parameters, tensors):
     """The torch.optim.Optimizer of `optimizer` over `parameters` (specification), whose tensors are `tensors[name]`.
 
-    torch.optim.SGD's velocity (momentum * velocity + gradient + decay * weight) and torch.optim.Adam's epsilon (outside
-    the square root, after the bias correction) are the ones of tbd/models/specification.py.
+    torch.optim.SGD's velocity (momentum * velocity + gradient + decay * weight), torch.optim.Adam's epsilon (outside
+    the square root, after the bias correction) and torch.optim.RMSprop (which has no fused kernel) are the ones of
+    tbd/models/specification.py.
     """
     groups = [
         {"params": chosen, "weight_decay": decay}
@@ -25,7 +26,10 @@ def create(optimizer, parameters, tensors):
     if optimizer.kind == "adam":
         betas = (optimizer.beta1, optimizer.beta2)
         return torch.optim.Adam(groups, lr=rate, betas=betas, eps=optimizer.epsilon, fused=True)
-    raise ValueError(f"optimizer {optimizer.kind} is not one of adam, sgd")
+    if optimizer.kind == "rmsprop":
+        o = optimizer
+        return torch.optim.RMSprop(groups, lr=rate, alpha=o.alpha, eps=o.epsilon, momentum=o.momentum)
+    raise ValueError(f"optimizer {optimizer.kind} is not one of adam, rmsprop, sgd")
 
 
 def clip(tensors, clip_norm):

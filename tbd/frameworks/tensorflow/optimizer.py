@@ -1,4 +1,4 @@
-"""The specification's optimizers on TensorFlow's fused update operators."""
+"""The specification's optimizers, on TensorFlow's fused update operators where those compute the same."""
 
 import numpy
 import tensorflow as tf
@@ -8,7 +8,7 @@ from tbd.models.specification import learning_rate_at
 
 def create(optimizer, parameters, variables):
     """The Rule that moves `variables`, one for each of `parameters`, as an Optimizer of the specification says."""
-    return {"sgd": Sgd, "adam": Adam}[optimizer.kind](optimizer, parameters, variables)
+    return {"sgd": Sgd, "adam": Adam, "rmsprop": RmsProp}[optimizer.kind](optimizer, parameters, variables)
 
 
 def prepared(optimizer, parameters, variables, gradients):
@@ -57,17 +57,39 @@ class Sgd(Rule):
     def apply(self, gradients):
         o = self.optimizer
         gradients = prepared(o, self.parameters, self.variables, gradients)
-        rate = tf.cast(self.rate, gradients[0].dtype)
-        if not o.momentum:
-            for variable, gradient in zip(self.variables, gradients, strict=True):
-                tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=gradient)
+        self.descend(gradients)
+
+    def descend(self, directions):
+        """velocity = momentum * velocity + direction; variable -= rate * velocity."""
+        rate = tf.cast(self.rate, directions[0].dtype)
+        if not self.optimizer.momentum:
+            for variable, direction in zip(self.variables, directions, strict=True):
+                tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=direction)
             return
-        momentum = tf.constant(o.momentum, rate.dtype)
-        for variable, velocity, gradient in zip(self.variables, self.state["momentum"], gradients, strict=True):
-            # velocity = momentum * velocity + gradient; variable -= rate * velocity
+        momentum = tf.constant(self.optimizer.momentum, rate.dtype)
+        for variable, velocity, direction in zip(self.variables, self.state["momentum"], directions, strict=True):
             tf.raw_ops.ResourceApplyMomentum(
-                var=variable.handle, accum=velocity.handle, lr=rate, grad=gradient, momentum=momentum
+                var=variable.handle, accum=velocity.handle, lr=rate, grad=direction, momentum=momentum
             )
+
+
+class RmsProp(Sgd):
+    """SGD along gradient / (sqrt(mean square) + epsilon). ResourceApplyRMSProp has the epsilon inside the root."""
+
+    def __init__(self, optimizer, parameters, variables):
+        super().__init__(optimizer, parameters, variables)
+        self.state["square"] = zeros_like(variables)
+
+    def apply(self, gradients):
+        o = self.optimizer
+        directions = []
+        for square, g in zip(
+            self.state["square"], prepared(o, self.parameters, self.variables, gradients), strict=True
+        ):
+            mean = o.alpha * square + (1 - o.alpha) * tf.square(g)
+            square.assign(mean)
+            directions.append(g / (tf.sqrt(mean) + o.epsilon))
+        self.descend(directions)
 
 
 class Adam(Rule):

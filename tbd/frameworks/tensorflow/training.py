@@ -3,7 +3,7 @@
 What tbd/models/<model>/tensorflow.py defines as NETWORK:
 
     NETWORK(specification, variables)   `variables` is {canonical name: tf.Variable} of every Parameter, in TensorFlow's
-                                        own layouts (layouts.py): convolutions HWIO, dense ones (in, out)
+                                        own layouts (tbd/frameworks/layouts.py): convolutions HWIO, dense ones (in, out)
     signature(dtype, update)            {array's name: tf.TensorSpec} of what the update of that name takes; a size that
                                         changes from batch to batch is None, so that one graph serves them all
     network(inputs, update)             the loss, a scalar, that the update of that name goes down. `inputs` are the
@@ -15,8 +15,9 @@ import collections
 
 import tensorflow as tf
 
+from tbd.frameworks import layouts
 from tbd.frameworks.base import RUN_AHEAD, Training
-from tbd.frameworks.tensorflow import layouts, memory, trace
+from tbd.frameworks.tensorflow import memory, trace
 from tbd.frameworks.tensorflow.update import TrainedUpdate
 
 

@@ -1,13 +1,13 @@
-"""From a parameter's canonical layout to TensorFlow's own and back."""
+"""From a parameter's canonical layout to that of the frameworks with channels last, TensorFlow and JAX, and back."""
 
 import numpy
 
-# the axes of the canonical array in TensorFlow's order: OIHW -> HWIO, (out, in) -> (in, out)
+# the axes of the canonical array in the order there: OIHW -> HWIO, (out, in) -> (in, out)
 TO_NATIVE = {"conv": (2, 3, 1, 0), "dense": (1, 0)}
 
 
 def native(array, kind):
-    """A C-ordered array in TensorFlow's layout from a canonical one of the parameter kind."""
+    """A C-ordered array in their layout from a canonical one of the parameter kind."""
     axes = TO_NATIVE.get(kind)
     return numpy.ascontiguousarray(array if axes is None else array.transpose(axes))
 

@@ -1,0 +1,57 @@
+"""Layers on XLA's operators, NHWC, as the specifications define them."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+def at_least_float32(x):
+    """bf16 and fp16 as float32; float32 and float64 as they are."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def convolution(x, weight, stride):
+    """A convolution without bias whose padding is (kernel - 1) / 2 on both sides, for odd kernels."""
+    padding = [((n - 1) // 2, (n - 1) // 2) for n in weight.shape[:2]]
+    layout = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(x, weight, (stride, stride), padding, dimension_numbers=layout)
+
+
+def max_pool(x, kernel, stride):
+    """Max-pooling with (kernel - 1) / 2 places around the image that are never the largest."""
+    edge = (kernel - 1) // 2
+    low = jnp.array(-jnp.inf, x.dtype)
+    padding = ((0, 0), (edge, edge), (edge, edge), (0, 0))
+    return lax.reduce_window(x, low, lax.max, (1, kernel, kernel, 1), (1, stride, stride, 1), padding)
+
+
+def batch_norm(x, weight, bias, running_mean, running_variance, epsilon, momentum):
+    """Batch norm in training, over all axes but the last: (y, moved running mean, moved running variance).
+
+    running = (1 - momentum) * running + momentum * batch statistic, with the unbiased variance. The statistics are
+    worked out in at least float32; y has the type of x.
+    """
+    axes = tuple(range(x.ndim - 1))
+    wide = at_least_float32(x)
+    mean = jnp.mean(wide, axes)
+    variance = jnp.mean(jnp.square(wide - mean), axes)
+    y = (wide - mean) * (lax.rsqrt(variance + epsilon) * weight) + bias
+    count = x.size // x.shape[-1]
+    unbiased = variance * (count / max(count - 1, 1))
+    running_mean = (1 - momentum) * running_mean + momentum * mean
+    running_variance = (1 - momentum) * running_variance + momentum * unbiased
+    return y.astype(x.dtype), running_mean, running_variance
+
+
+def cross_entropy(logits, labels):
+    """-log softmax(logits)[label] of each row: logits (..., classes), labels (...), in at least float32."""
+    logits = at_least_float32(logits)
+    chosen = jnp.take_along_axis(logits, labels[..., None], -1)[..., 0]
+    return jax.nn.logsumexp(logits, -1) - chosen
+
+
+def dropout(x, rate, key):
+    """x with each number zeroed with probability `rate` and the others divided by 1 - rate."""
+    if not rate:
+        return x
+    return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), jnp.zeros([], x.dtype))

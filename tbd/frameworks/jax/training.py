@@ -1,0 +1,91 @@
+"""One network in training on one device.
+
+What tbd/models/<model>/jax.py defines as NETWORK:
+
+    NETWORK(specification)              holds no arrays
+    draws                               True where the network uses layers.dropout; may be missing, as False
+    network(weights, inputs, update)    (loss, moved): the loss, a scalar, that the update of that name goes down, and
+                                        {name of a statistic: its new value}, {} where there is none
+
+`weights` is {canonical name: array} of every Parameter in JAX's own layouts (tbd/frameworks/layouts.py: convolutions
+HWIO, dense ones (in, out); the rest as canonical), `inputs` are the update's arrays, reals in the run's precision. A
+network that draws finds `inputs["key"]` too, a jax.random key that is another one in every turn of every step.
+
+It is a pure function that jax.jit traces once for each set of shapes; recurrences are lax.scan. Layers that several
+models use are in layers.py.
+"""
+
+import collections
+
+import jax
+import numpy
+
+from tbd.frameworks import layouts
+from tbd.frameworks.base import RUN_AHEAD, Training
+from tbd.frameworks.jax.update import TrainedUpdate
+
+
+class JaxTraining(Training):
+    def __init__(self, network, specification, updates, weights, device, dtype, seed):
+        self.specification, self.device, self.dtype = specification, device, dtype
+        self.parameters = specification.parameters
+        self.weights_now = {  # copies: memory that is numpy's can't be donated
+            p.name: self.on_device(layouts.native(weights[p.name], p.kind)).copy() for p in self.parameters
+        }
+        network = network(specification)
+        self.updates = [TrainedUpdate(update, network, self.parameters, self.weights_now, seed) for update in updates]
+        self.turns = [(update, n) for update in self.updates for n in range(update.repeat)]
+        self.steps = 0
+        self.unread = []  # losses, on the device
+        self.in_flight = collections.deque()
+
+    def inputs(self, arrays):
+        """The batch on the device, a dict for each turn of the step; real numbers in the run's precision."""
+        return [self.tensors_of(self.specification.update_arrays(arrays, u.name, n)) for u, n in self.turns]
+
+    def tensors_of(self, arrays):
+        return {name: self.on_device(array) for name, array in arrays.items()}
+
+    def on_device(self, array):
+        return jax.device_put(array.astype(self.dtype, copy=False) if array.dtype.kind == "f" else array, self.device)
+
+    def train(self, inputs):
+        """One step over the arrays of inputs()."""
+        for (update, repetition), tensors in zip(self.turns, inputs, strict=True):
+            loss = update.train(self.weights_now, tensors, self.steps, repetition)
+        self.steps += 1
+        self.unread.append(loss)
+
+    def step(self, arrays):
+        self.train(self.inputs(arrays))
+        self.in_flight.append(self.unread[-1])
+        if len(self.in_flight) > RUN_AHEAD:
+            self.in_flight.popleft().block_until_ready()
+
+    def wait(self):
+        jax.block_until_ready(self.weights_now)
+        self.in_flight.clear()
+
+    def losses(self):
+        values = [float(loss) for loss in self.unread]
+        self.unread.clear()
+        return values
+
+    def weights(self):
+        return {p.name: canonical(self.weights_now[p.name], p.kind) for p in self.parameters}
+
+    def gradients(self, arrays):
+        found = {}
+        for update in self.updates:
+            inputs = self.tensors_of(self.specification.update_arrays(arrays, update.name, 0))
+            loss, gradients = update.differentiate(self.weights_now, inputs)
+            found[update.name] = (
+                float(loss),
+                {p.name: canonical(gradients[p.name], p.kind) for p in update.parameters},
+            )
+        return found
+
+
+def canonical(array, kind):
+    """A copy of a device's array in its canonical layout."""
+    return layouts.canonical(numpy.array(array), kind)

@@ -2,16 +2,42 @@
 
 import os
 
-from tbd import models
+from tbd import frameworks, models
 from tbd.launch import environments
+from tests.models import known
 
-# Every model in every framework in which it is written.
-CELLS = [(model, framework) for model in models.names() for framework in models.frameworks(model)]
+# Every network: each model, and as "model:variant" those that its options make (tests/models/known).
+NETWORKS = [
+    f"{model}{variant}" for model in models.names() for variant in ("", *(":" + v for v in known.variants(model)))
+]
+
+
+def model_of(network):
+    return network.partition(":")[0]
+
+
+def options_of(network):
+    """{option: value} of a network at its small size."""
+    model, _, variant = network.partition(":")
+    return {**(known.variants(model)[variant] if variant else {}), "size": "small"}
+
+
+def refused(network, framework):
+    """Whether the framework says that it can't train it."""
+    options = models.create(model_of(network), options_of(network)).options
+    return any(
+        model == model_of(network) and (option is None or options.get(option) == value)
+        for model, option, value in frameworks.facts(framework).WITHOUT
+    )
+
+
+# Every network in every framework in which it is written.
+CELLS = [(n, f) for n in NETWORKS for f in models.frameworks(model_of(n)) if not refused(n, f)]
 
 
 def models_in(framework):
     """The models that are written in a framework."""
-    return [model for model, of in CELLS if of == framework]
+    return [model for model in models.names() if framework in models.frameworks(model)]
 
 
 def framework_python(name):
@@ -22,8 +48,9 @@ def framework_python(name):
     return os.environ.get("TBD_TEST_PYTHON_" + name.upper()) or str(environments.ensure(name).python)
 
 
-def request(model, framework, precision, output, batch_size=8):
-    """A request (docs/request.md) for the model's small size on the CPU."""
+def request(network, framework, precision, output, batch_size=8):
+    """A request (docs/request.md) for a network at its small size on the CPU."""
+    model, options = model_of(network), options_of(network)
     return {
         "schema": 1,
         "spool_id": "0" * 32,
@@ -31,7 +58,7 @@ def request(model, framework, precision, output, batch_size=8):
         "seed": 1,
         "batch_size": batch_size,
         "precision": precision,
-        "model": dict(models.create(model, {"size": "small"}).options, name=model, size="small"),
+        "model": dict(models.create(model, options).options, name=model, size="small"),
         "framework": {"name": framework},
         "hardware": {"name": "cpu", "device": "cpu", "devices": 1, "nodes": 1, "threads": 1},
         "data": {"name": "synthetic"},

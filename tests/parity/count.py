@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tbd import models
 from tbd.frameworks.pytorch.training import PyTorchTraining
-from tests.parity import dummies
+from tests.models import known
 
 
 def product(matrix, vector, *args, out_shape=None, **kwargs):
@@ -34,7 +34,7 @@ def count(network):
 
 def main():
     specification = models.create(sys.argv[1], {"size": "full"})
-    arrays = dummies.full(specification, specification.synthetic_batch(2, numpy.random.RandomState(0)))
+    arrays = known.full(specification, specification.synthetic_batch(2, numpy.random.RandomState(0)))
     network = models.network(specification.name, "pytorch").NETWORK
     weights, updates = specification.initial_weights(1), specification.updates(2)
     training = PyTorchTraining(network, specification, updates, weights, torch.device("cpu"), torch.float32)

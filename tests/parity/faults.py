@@ -1,4 +1,4 @@
-"""Deliberate mistakes, to show that the parity gate finds them. numpy only: runs in every framework.
+"""Deliberate mistakes that several models can have; those of one are in tests/models/known/. numpy only.
 
 Most are planted from outside, the same way in every framework: a changed specification, batch or canonical weights make
 the framework train exactly what a network with that mistake would. Only the padding is changed in the framework itself.
@@ -9,40 +9,9 @@ import unittest.mock
 
 import numpy
 
-from tbd import models
 from tbd.models.specification import learning_rate_at
-
-
-class Fault:
-    """No mistake at all: what a fault doesn't change passes through."""
-
-    @classmethod
-    def fits(cls, specification):
-        """Whether a network of the specification can have this fault."""
-        return True
-
-    def __init__(self, framework):
-        self.framework = framework
-
-    @contextlib.contextmanager
-    def planted(self):
-        """Changes the framework itself within."""
-        yield
-
-    def specification(self, specification):
-        return specification
-
-    def batch(self, arrays):
-        return arrays
-
-    def weights_in(self, weights):
-        return weights
-
-    def weights_out(self, weights):
-        return weights
-
-    def observation(self, found, specification, arrays):
-        return found
+from tests.models import known
+from tests.parity.fault import Fault
 
 
 class OtherInitialWeights(Fault):
@@ -146,43 +115,6 @@ class NoClipping(Fault):
         return with_optimizers(specification, lambda o: o._replace(clip_norm=None))
 
 
-class GateOrder(Fault):
-    """The gates taken in the order i, g, f, o."""
-
-    @classmethod
-    def fits(cls, specification):
-        return specification.name == "seq2seq"
-
-    def weights_in(self, weights):
-        return {name: swapped(array) if is_lstm(name) else array for name, array in weights.items()}
-
-    weights_out = weights_in
-
-
-class SourceNotReversed(Fault):
-    @classmethod
-    def fits(cls, specification):
-        return specification.name == "seq2seq"
-
-    def batch(self, arrays):
-        arrays = dict(arrays, source=arrays["source"].copy())
-        for row, length in enumerate(arrays["source_length"]):
-            arrays["source"][row, :length] = arrays["source"][row, :length][::-1].copy()
-        return arrays
-
-
-class NoSourceMask(Fault):
-    """The encoder runs on over the padding and the attention falls on it."""
-
-    @classmethod
-    def fits(cls, specification):
-        return specification.name == "seq2seq"
-
-    def batch(self, arrays):
-        longest = arrays["source"].shape[1]
-        return dict(arrays, source_length=numpy.full_like(arrays["source_length"], longest))
-
-
 FAULTS = {
     "other_initial_weights": OtherInitialWeights,
     "batch_norm_epsilon": BatchNormEpsilon,
@@ -192,16 +124,13 @@ FAULTS = {
     "sgd_momentum": SgdMomentum,
     "no_weight_decay": NoWeightDecay,
     "no_clipping": NoClipping,
-    "gate_order": GateOrder,
-    "source_not_reversed": SourceNotReversed,
-    "no_source_mask": NoSourceMask,
 }
 
 
-def of_model(model):
-    """{name: Fault class} of the faults that a model can have."""
-    specification = models.create(model, {"size": "small"})
-    return {name: fault for name, fault in FAULTS.items() if fault.fits(specification)}
+def of_specification(specification):
+    """{name: Fault class} of the faults that a network can have: those here that fit it, and its model's own."""
+    found = {**FAULTS, **known.faults(specification.name)}
+    return {name: fault for name, fault in found.items() if fault.fits(specification)}
 
 
 def optimizers(specification):
@@ -217,17 +146,6 @@ def with_optimizers(specification, changed):
 
     specification.updates = updates
     return specification
-
-
-def is_lstm(name):
-    """Whether a canonical name is one of an LSTM's arrays: encoder.0.input and the like."""
-    return name.split(".")[1:2] in (["0"], ["1"])
-
-
-def swapped(array):
-    """An LSTM's array with its second and third gate exchanged."""
-    i, f, g, o = numpy.split(array, 4)
-    return numpy.concatenate([i, g, f, o])
 
 
 def pytorch_padding():

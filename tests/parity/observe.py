@@ -1,8 +1,8 @@
 """What one framework makes of a model: run inside that framework's environment.
 
-    python tests/parity/observe.py REQUEST.json FOLDER [--faults]
+    python tests/parity/observe.py REQUEST.json FOLDER [--faults] [--learn]
 
-From the canonical weights of the request's seed (tests/parity/dummies.py) and one synthetic batch of its batch size, in
+From the canonical weights of the request's seed (tests/models/known) and one synthetic batch of its batch size, in
 its precision, FOLDER/right.npz:
 
     canonical/NAME        weights and statistics by the specification
@@ -12,7 +12,8 @@ its precision, FOLDER/right.npz:
     losses                of 10 steps on that batch
     trained/NAME          weights and statistics after them
 
-With --faults also FOLDER/FAULT.npz for each deliberate mistake of tests/parity/faults.py that the model can have.
+With --faults also FOLDER/FAULT.npz for each deliberate mistake (tests/parity/faults.py) that the network can have. With
+--learn also FOLDER/learning.npz: `losses` of training on the synthetic source for the model's LEARNING_STEPS.
 """
 
 import argparse
@@ -24,8 +25,9 @@ import numpy
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from tbd import frameworks, models
-from tests.parity import dummies, faults
+from tbd import data, frameworks, models
+from tests.models import known
+from tests.parity import faults
 
 STEPS = 10
 # Of the batch's generator. Where a ReLU's input is nearly 0, rounding alone can flip it and then a gradient is off by
@@ -49,7 +51,7 @@ def specification_of(request):
 def observe(framework, request, fault):
     """{key: array} of the module's docstring, of the framework's adapter with a fault planted."""
     specification = fault.specification(specification_of(request))
-    canonical = dummies.weights(specification, request["seed"])
+    canonical = known.weights(specification, request["seed"])
     initial = fault.weights_in(canonical)
     arrays = fault.batch(batch(specification, request["batch_size"]))
     with fault.planted():
@@ -68,6 +70,17 @@ def observe(framework, request, fault):
     return fault.observation(found, specification, arrays)
 
 
+def learn(framework, request):
+    """The losses of training as a run does, on the synthetic batches of the request's seed."""
+    options = {key: value for key, value in request["model"].items() if key != "name"}
+    specification = models.create(request["model"]["name"], options)
+    training = framework.build(specification, known.weights(specification, request["seed"]))
+    batches = data.open_source(specification, request).batches()
+    for _ in range(known.learning_steps(specification.name)):
+        training.step(next(batches).arrays)
+    return {"losses": numpy.array(training.losses(), numpy.float64)}
+
+
 def named(prefix, arrays):
     return {prefix + name: array for name, array in arrays.items()}
 
@@ -77,16 +90,19 @@ def main():
     parser.add_argument("request")
     parser.add_argument("folder")
     parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--learn", action="store_true")
     arguments = parser.parse_args()
     with open(arguments.request) as file:
         request = json.load(file)
     framework = frameworks.create(request)
     planted = [("right", faults.Fault)]
     if arguments.faults:
-        planted += sorted(faults.of_model(request["model"]["name"]).items())
+        planted += sorted(faults.of_specification(specification_of(request)).items())
     for name, fault in planted:
         found = observe(framework, request, fault(request["framework"]["name"]))
         numpy.savez(os.path.join(arguments.folder, name + ".npz"), **found)
+    if arguments.learn:
+        numpy.savez(os.path.join(arguments.folder, "learning.npz"), **learn(framework, request))
 
 
 if __name__ == "__main__":

@@ -7,41 +7,48 @@ import subprocess
 import pytest
 
 from tbd import models
+from tests.models import known
 from tests.parity import compare, faults
-from tests.parity.cells import CELLS
+from tests.parity.cells import CELLS, NETWORKS, model_of, options_of
 
-PLANTED = [(fault, model, framework) for model, framework in CELLS for fault in faults.of_model(model)]
+
+def planted(network):
+    """The faults that a network can have."""
+    return faults.of_specification(models.create(model_of(network), options_of(network)))
+
+
+PLANTED = [(fault, network, framework) for network, framework in CELLS for fault in planted(network)]
 
 
 @pytest.fixture
 def reference(observation):
-    return lambda model: observation(model, "pytorch", "fp64")
+    return lambda network: observation(network, "pytorch", "fp64")
 
 
-@pytest.mark.parametrize(("model", "framework"), CELLS)
-def test_float64_agrees(model, framework, observation, reference):
-    wrong = compare.failures(observation(model, framework, "fp64"), reference(model))
+@pytest.mark.parametrize(("network", "framework"), CELLS)
+def test_float64_agrees(network, framework, observation, reference):
+    wrong = compare.failures(observation(network, framework, "fp64"), reference(network))
     assert not wrong, "differs from PyTorch in float64, and either may be wrong:\n" + "\n".join(wrong)
 
 
-@pytest.mark.parametrize(("model", "framework"), CELLS)
-def test_float32_agrees_as_well_as_pytorch_does(model, framework, observation, reference):
-    own = observation(model, "pytorch", "fp32")
-    wrong = compare.failures(observation(model, framework, "fp32"), reference(model), own)
+@pytest.mark.parametrize(("network", "framework"), CELLS)
+def test_float32_agrees_as_well_as_pytorch_does(network, framework, observation, reference):
+    own = observation(network, "pytorch", "fp32")
+    wrong = compare.failures(observation(network, framework, "fp32"), reference(network), own)
     assert not wrong, "differs from PyTorch by more than float32 does:\n" + "\n".join(wrong)
 
 
-@pytest.mark.parametrize("model", models.names())
-def test_the_calibration_of_float32_is_no_free_pass(model, observation, reference):
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_calibration_of_float32_is_no_free_pass(network, observation, reference):
     """Three times the largest of PyTorch's own errors is still far below what a real mistake makes."""
-    own = compare.errors(observation(model, "pytorch", "fp32"), reference(model))
+    own = compare.errors(observation(network, "pytorch", "fp32"), reference(network))
     assert max(own.values()) < 1e-3
 
 
-@pytest.mark.parametrize(("fault", "model", "framework"), PLANTED)
-def test_a_planted_fault_fails(fault, model, framework, observation, reference):
-    own = observation(model, "pytorch", "fp32")
-    assert compare.failures(observation(model, framework, "fp32", fault), reference(model), own) != []
+@pytest.mark.parametrize(("fault", "network", "framework"), PLANTED)
+def test_a_planted_fault_fails(fault, network, framework, observation, reference):
+    own = observation(network, "pytorch", "fp32")
+    assert compare.failures(observation(network, framework, "fp32", fault), reference(network), own) != []
 
 
 def test_other_initial_weights_fail_though_training_goes_the_same_way(observation, reference):
@@ -57,3 +64,9 @@ def test_operations_are_those_that_pytorch_counts(model, framework_python):
     assert counted["forward"] == 2 * counted["macs"]
     # seq2seq's step is 0.26 % more than is counted: the gradient of v is an outer product, which is not counted
     assert counted["step"] == pytest.approx(counted["flops"], rel=0.003)
+
+
+@pytest.mark.parametrize(("network", "framework"), CELLS)
+def test_it_learns(network, framework, observation):
+    losses = observation(network, framework, "fp32", "learning")["losses"]
+    assert known.learned(model_of(network), losses), losses

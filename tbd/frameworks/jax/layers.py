@@ -20,9 +20,8 @@ def convolution(x, weight, stride):
 def max_pool(x, kernel, stride):
     """Max-pooling with (kernel - 1) / 2 places around the image that are never the largest."""
     edge = (kernel - 1) // 2
-    low = jnp.array(-jnp.inf, x.dtype)
     padding = ((0, 0), (edge, edge), (edge, edge), (0, 0))
-    return lax.reduce_window(x, low, lax.max, (1, kernel, kernel, 1), (1, stride, stride, 1), padding)
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, kernel, kernel, 1), (1, stride, stride, 1), padding)
 
 
 def batch_norm(x, weight, bias, running_mean, running_variance, epsilon, momentum):

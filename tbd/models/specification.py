@@ -40,8 +40,9 @@ ROLES = ("weight", "frozen", "statistic")
 #     TensorFlow's own RMSProp has sqrt(square + epsilon), and the learning rate within the velocity.
 # learning_rate: a number, or a pure function of the step's number (0, 1, ...), for schedules.
 # clip_norm: every gradient times min(1, clip_norm / global norm) before the update; None: no clipping.
+# clip_weights: after the update every weight is cut to [-clip_weights, clip_weights]; None: no cutting.
 Optimizer = collections.namedtuple(
-    "Optimizer", "kind learning_rate momentum weight_decay alpha beta1 beta2 epsilon clip_norm"
+    "Optimizer", "kind learning_rate momentum weight_decay alpha beta1 beta2 epsilon clip_norm clip_weights"
 )
 
 # One part of a step: `optimizer` moves `parameters` (names of weights; no others) by the gradients of the loss that the
@@ -56,15 +57,16 @@ def parameter(name, shape, kind, initialiser, role="weight", decay=True):
 
 
 def sgd(learning_rate, momentum=0.0, weight_decay=0.0, clip_norm=None):
-    return Optimizer("sgd", learning_rate, momentum, weight_decay, None, None, None, None, clip_norm)
+    return Optimizer("sgd", learning_rate, momentum, weight_decay, None, None, None, None, clip_norm, None)
 
 
 def adam(learning_rate, beta1=0.9, beta2=0.999, epsilon=1e-8, clip_norm=None):
-    return Optimizer("adam", learning_rate, None, 0.0, None, beta1, beta2, epsilon, clip_norm)
+    return Optimizer("adam", learning_rate, None, 0.0, None, beta1, beta2, epsilon, clip_norm, None)
 
 
-def rmsprop(learning_rate, alpha, epsilon, momentum=0.0, weight_decay=0.0, clip_norm=None):
-    return Optimizer("rmsprop", learning_rate, momentum, weight_decay, alpha, None, None, epsilon, clip_norm)
+def rmsprop(learning_rate, alpha, epsilon, momentum=0.0, weight_decay=0.0, clip_norm=None, clip_weights=None):
+    args = ("rmsprop", learning_rate, momentum, weight_decay, alpha, None, None, epsilon, clip_norm, clip_weights)
+    return Optimizer(*args)
 
 
 def learning_rate_at(optimizer, step):

@@ -81,7 +81,7 @@ def bytes_of(memory, category):
 
 def test_frozen_weights_are_weights_without_optimizer_state(memory):
     assert bytes_of(memory, "weights") == memory["weights_bytes"] == 3 * twofold.SIZE * 8
-    arrays = 1 + {"adam": 2, "rmsprop": 1, "rmsprop_momentum": 2}[memory["rule"]]
+    arrays = 1 + {"adam": 2, "rmsprop": 1, "rmsprop_momentum": 2, "clip_weights": 1}[memory["rule"]]
     assert bytes_of(memory, "optimizer_state") == memory["optimizer_state_bytes"] == arrays * twofold.SIZE * 8
 
 

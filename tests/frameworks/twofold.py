@@ -19,6 +19,7 @@ RULES = {
     "adam": adam(lambda step: 0.01 * (1 + step), epsilon=0.1),
     "rmsprop": rmsprop(lambda step: 0.01 * (1 + step), alpha=0.9, epsilon=0.1),
     "rmsprop_momentum": rmsprop(lambda step: 0.01 * (1 + step), alpha=0.9, epsilon=0.1, momentum=0.9),
+    "clip_weights": rmsprop(lambda step: 0.01 * (1 + step), alpha=0.9, epsilon=0.1, clip_weights=0.5),
 }
 
 
@@ -100,4 +101,6 @@ def trained(specification, weights, batches):
             square = second.alpha * square + (1 - second.alpha) * gradient**2
             direction = moment = second.momentum * moment + gradient / (numpy.sqrt(square) + second.epsilon)
         w["second"] = w["second"] - learning_rate_at(second, step) * direction
+        if second.clip_weights:
+            w["second"] = numpy.clip(w["second"], -second.clip_weights, second.clip_weights)
     return losses, w

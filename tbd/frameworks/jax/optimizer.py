@@ -40,6 +40,8 @@ class Rule:
             own = {kind: arrays[p.name] for kind, arrays in state.items()}
             change, own = self.change(gradient, own, *(jnp.asarray(s, weight.dtype) for s in scalars))
             moved[p.name] = weight - change
+            if (bound := self.optimizer.clip_weights) is not None:
+                moved[p.name] = jnp.clip(moved[p.name], -bound, bound)
             for kind, array in own.items():
                 kept[kind][p.name] = array
         return moved, kept

@@ -37,3 +37,10 @@ def clip(tensors, clip_norm):
     norm = torch.nn.utils.get_total_norm([tensor.grad for tensor in tensors])
     # PyTorch divides by norm + 1e-6 (torch/nn/utils/clip_grad.py); the specification divides by the norm
     torch.nn.utils.clip_grads_with_norm_(tensors, clip_norm, norm - 1e-6)
+
+
+@torch.no_grad()
+def clip_weights(tensors, bound):
+    """Cut every number of `tensors` to [-bound, bound]."""
+    torch._foreach_clamp_min_(tensors, -bound)
+    torch._foreach_clamp_max_(tensors, bound)

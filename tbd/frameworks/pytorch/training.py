@@ -41,6 +41,8 @@ class TrainedUpdate:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate_at(self.specified, step)
         self.optimizer.step()
+        if self.specified.clip_weights is not None:
+            optimizers.clip_weights(self.tensors, self.specified.clip_weights)
         self.optimizer.zero_grad(set_to_none=True)
 
 

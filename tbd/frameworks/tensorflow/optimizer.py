@@ -33,6 +33,8 @@ def zeros_like(variables):
 class Rule:
     """apply(gradients) moves the variables; `state` is {what: [variable, ...]} in their order.
 
+    Each rule has its own move(gradients), with gradients that are clipped and hold the weight decay.
+
     The learning rate is a variable, so that one graph serves every step.
     """
 
@@ -48,18 +50,19 @@ class Rule:
             self.rate.assign(rate)
             self.rate_set = rate
 
+    def apply(self, gradients):
+        self.move(prepared(self.optimizer, self.parameters, self.variables, gradients))
+        if (bound := self.optimizer.clip_weights) is not None:
+            for variable in self.variables:
+                variable.assign(tf.clip_by_value(variable, -bound, bound))
+
 
 class Sgd(Rule):
     def __init__(self, optimizer, parameters, variables):
         super().__init__(optimizer, parameters, variables)
         self.state = {"momentum": zeros_like(variables)} if optimizer.momentum else {}
 
-    def apply(self, gradients):
-        o = self.optimizer
-        gradients = prepared(o, self.parameters, self.variables, gradients)
-        self.descend(gradients)
-
-    def descend(self, directions):
+    def move(self, directions):
         """velocity = momentum * velocity + direction; variable -= rate * velocity."""
         rate = tf.cast(self.rate, directions[0].dtype)
         if not self.optimizer.momentum:
@@ -80,16 +83,14 @@ class RmsProp(Sgd):
         super().__init__(optimizer, parameters, variables)
         self.state["square"] = zeros_like(variables)
 
-    def apply(self, gradients):
+    def move(self, gradients):
         o = self.optimizer
         directions = []
-        for square, g in zip(
-            self.state["square"], prepared(o, self.parameters, self.variables, gradients), strict=True
-        ):
+        for square, g in zip(self.state["square"], gradients, strict=True):
             mean = o.alpha * square + (1 - o.alpha) * tf.square(g)
             square.assign(mean)
             directions.append(g / (tf.sqrt(mean) + o.epsilon))
-        self.descend(directions)
+        super().move(directions)
 
 
 class Adam(Rule):
@@ -98,9 +99,8 @@ class Adam(Rule):
         self.state = {"moment1": zeros_like(variables), "moment2": zeros_like(variables)}
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
 
-    def apply(self, gradients):
+    def move(self, gradients):
         o = self.optimizer
-        gradients = prepared(o, self.parameters, self.variables, gradients)
         dtype = gradients[0].dtype
         rate, epsilon = self.corrected(dtype)
         beta1, beta2 = tf.constant(o.beta1, dtype), tf.constant(o.beta2, dtype)

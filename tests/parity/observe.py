@@ -12,6 +12,7 @@ its precision, FOLDER/right.npz:
     losses                of 10 steps on that batch
     trained/NAME          weights and statistics after them
 
+FOLDER/NAME.npz has the same of the batch in another form (SAME in tests/models/known) that must change nothing.
 With --faults also FOLDER/FAULT.npz for each deliberate mistake (tests/parity/faults.py) that the network can have. With
 --learn also FOLDER/learning.npz: `losses` of training on the synthetic source for the model's LEARNING_STEPS.
 """
@@ -95,7 +96,7 @@ def main():
     with open(arguments.request) as file:
         request = json.load(file)
     framework = frameworks.create(request)
-    planted = [("right", faults.Fault)]
+    planted = [("right", faults.Fault), *known.same(request["model"]["name"]).items()]
     if arguments.faults:
         planted += sorted(faults.of_specification(specification_of(request)).items())
     for name, fault in planted:

@@ -19,6 +19,8 @@ def planted(network):
 
 PLANTED = [(fault, network, framework) for network, framework in CELLS for fault in planted(network)]
 
+SAME = [(form, network, framework) for network, framework in CELLS for form in known.same(model_of(network))]
+
 
 @pytest.fixture
 def reference(observation):
@@ -36,6 +38,11 @@ def test_float32_agrees_as_well_as_pytorch_does(network, framework, observation,
     own = observation(network, "pytorch", "fp32")
     wrong = compare.failures(observation(network, framework, "fp32"), reference(network), own)
     assert not wrong, "differs from PyTorch by more than float32 does:\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize(("form", "network", "framework"), SAME)
+def test_another_form_of_the_batch_changes_nothing(form, network, framework, observation, reference):
+    assert compare.failures(observation(network, framework, "fp64", form), reference(network)) == []
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -7,9 +7,11 @@ The frameworks' environments import them too. A module has
 and, where its model needs it:
 
     MEMORY_OPTIONS                  {option: value} with which the small size is large beside an allocator's rounding
+    batch_size(specification, rows) what `batch_size` gives so many rows; where it isn't said, their number
     full(arrays)                    a batch without padding, from a synthetic one
     spread(specification, weights)  the canonical weights, moved to where a small network's gradients are not mere noise
     FAULTS                          {name: class of tests/parity/fault.py} the mistakes that one makes with this network
+    SAME                            {name: class of tests/parity/fault.py} other forms of a batch: nothing may change
     VARIANTS                        {name: {option: value}} other networks that options make, each held to parity too
     LEARNING_STEPS                  steps on synthetic batches after which the loss has fallen; 60 where it isn't said
     learned(losses)                 whether it has; else: the last 8 are on average below 0.9 of the first 8
@@ -30,6 +32,12 @@ def memory_options(model):
     return getattr(of(model), "MEMORY_OPTIONS", {})
 
 
+def batch_size(specification, rows):
+    """The batch size of a synthetic batch of so many rows."""
+    own = getattr(of(specification.name), "batch_size", None)
+    return own(specification, rows) if own else rows
+
+
 def has_padding(model):
     return hasattr(of(model), "full")
 
@@ -48,6 +56,10 @@ def weights(specification, seed):
 
 def faults(model):
     return getattr(of(model), "FAULTS", {})
+
+
+def same(model):
+    return getattr(of(model), "SAME", {})
 
 
 def variants(model):

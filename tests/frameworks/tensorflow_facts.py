@@ -109,12 +109,13 @@ def memory_facts(framework, folder):
     for model in [name for name in models.names() if "tensorflow" in models.frameworks(name)]:
         specification = models.create(model, dict(known.memory_options(model), size="small"))
         training = framework.build(specification, specification.initial_weights(1))
+        batch_sizes = [known.batch_size(specification, rows) for rows in (16, 32)]
         found[model] = {
             "weights_bytes": specification.weights_bytes(),
             "optimizer_state_bytes": specification.optimizer_state_bytes(),
             "batches": [
                 training.record_memory(specification.synthetic_batch(batch_size, numpy.random.RandomState(0)))
-                for batch_size in (16, 32)
+                for batch_size in batch_sizes
             ],
         }
     return found

@@ -17,7 +17,7 @@ PROBE = pathlib.Path(__file__).parent / "pytorch_probe.py"
 @pytest.fixture(scope="module", params=cells.models_in("pytorch"))
 def facts(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    asked = cells.request(request.param, "pytorch", "fp32", str(folder), batch_size=16)
+    asked = cells.request(request.param, "pytorch", "fp32", str(folder), rows=16)
     (folder / "request.json").write_text(json.dumps(asked))
     command = [cells.framework_python("pytorch"), str(PROBE), str(folder / "request.json"), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -11,8 +11,8 @@ from tests.models import known
 CASES = [(model, "small") for model in models.names()]
 
 
-def batch(specification, size, seed=0):
-    return specification.synthetic_batch(size, numpy.random.RandomState(seed))
+def batch(specification, rows, seed=0):
+    return specification.synthetic_batch(known.batch_size(specification, rows), numpy.random.RandomState(seed))
 
 
 @pytest.mark.parametrize("model", models.names())

@@ -48,17 +48,18 @@ def framework_python(name):
     return os.environ.get("TBD_TEST_PYTHON_" + name.upper()) or str(environments.ensure(name).python)
 
 
-def request(network, framework, precision, output, batch_size=8):
-    """A request (docs/request.md) for a network at its small size on the CPU."""
-    model, options = model_of(network), options_of(network)
+def request(network, framework, precision, output, rows=8):
+    """A request (docs/request.md) for a network at its small size on the CPU, in batches of so many rows."""
+    model = model_of(network)
+    specification = models.create(model, options_of(network))
     return {
         "schema": 1,
         "spool_id": "0" * 32,
         "output": output,
         "seed": 1,
-        "batch_size": batch_size,
+        "batch_size": known.batch_size(specification, rows),
         "precision": precision,
-        "model": dict(models.create(model, options).options, name=model, size="small"),
+        "model": dict(specification.options, name=model, size="small"),
         "framework": {"name": framework},
         "hardware": {"name": "cpu", "device": "cpu", "devices": 1, "nodes": 1, "threads": 1},
         "data": {"name": "synthetic"},

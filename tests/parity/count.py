@@ -1,7 +1,8 @@
 """Operations of a model's full size by PyTorch's own counter: python count.py MODEL writes {"forward": n, "step": n}.
 
 The counter knows products of matrices and convolutions; a matrix times a vector is added to it. It has no figure for
-oneDNN's fused LSTM, so that is switched off. The batch has no padding, so that nothing is skipped.
+oneDNN's fused LSTM and the CPU's fused attention, so those are switched off. The batch has no padding, so that nothing
+is skipped.
 """
 
 import functools
@@ -14,6 +15,7 @@ import numpy
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from tbd import models
@@ -27,16 +29,17 @@ def product(matrix, vector, *args, out_shape=None, **kwargs):
 
 def count(network):
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.mv: product})
-    with torch.backends.mkldnn.flags(enabled=False), counter:
+    with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH), counter:
         result = network()
     return result, counter.get_total_flops()
 
 
 def main():
     specification = models.create(sys.argv[1], {"size": "full"})
-    arrays = known.full(specification, specification.synthetic_batch(2, numpy.random.RandomState(0)))
+    batch_size = known.batch_size(specification, rows=2)
+    arrays = known.full(specification, specification.synthetic_batch(batch_size, numpy.random.RandomState(0)))
     network = models.network(specification.name, "pytorch").NETWORK
-    weights, updates = specification.initial_weights(1), specification.updates(2)
+    weights, updates = specification.initial_weights(1), specification.updates(batch_size)
     training = PyTorchTraining(network, specification, updates, weights, torch.device("cpu"), torch.float32)
     forward = backward = 0
     for (update, _), inputs in zip(training.turns, training.inputs(arrays), strict=True):

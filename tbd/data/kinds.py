@@ -8,12 +8,34 @@ SENTENCE_PAIRS     A sample is (source, target): the ids of a sentence and of it
                    order, without special words and not empty; their lengths are in words. The form is a SentencePairs.
 LABELLED_PICTURES  A sample is (picture, label): float32 (size, size, 3), RGB minus ImageNet's mean divided by its
                    standard deviation, and the class's number; all of one shape. The form is a LabelledPictures.
+BOXED_PICTURES     A sample is (picture, boxes, classes, scale): float32 (height, width, 3), normalised as above, scaled so
+                   that the shorter side is `shorter` pixels, or the longer one `longer` where that makes it smaller;
+                   float32 (n, 4), n at least 1, of x1, y1, x2, y2 in its pixels with continuous edges; int32 (n,) from
+                   1 on; and its pixels a pixel of the file. The form is a BoxedPictures. Pictures differ in size: the
+                   reader asks shapes_of before it reads them, with the columns (heights, widths).
+UTTERANCES         A sample is (spectrogram, transcript): float32 (frames, window / 2 + 1) and the ids of its characters,
+                   an int32 array that is not empty. Frame t of a recording s, samples in -1..1, is
+                       log(|DFT of w s[t stride : t stride + window]|^2 + 1e-14), w the symmetric Hann window,
+                   for each whole window of it, minus the mean of all its numbers, divided by their standard deviation.
+                   The form is an Utterances. shapes_of is asked before a recording is read: it gets the number of
+                   frames for the spectrogram, and longest is in frames.
+SEGMENTS           A sample is (frames, actions, rewards, ends, after): consecutive steps of one player of a game. Of each
+                   step the uint8 (size, size, HISTORY) grey frames that the player saw, the oldest first, the action's
+                   number and the reward that came of it, and whether it ended an episode; `after` is the player's own
+                   value of the state after the last step. A step is FRAME_SKIP of the game's frames. The form is a
+                   Segments.
+SMALL_PICTURES     A sample is (picture,): uint8 (size, size, 3), RGB as stored; all of one shape. The form is a
+                   SmallPictures.
 """
 
 import collections
 
 SENTENCE_PAIRS = "sentence pairs"
 LABELLED_PICTURES = "labelled pictures"
+BOXED_PICTURES = "pictures with boxes"
+SMALL_PICTURES = "small pictures"
+UTTERANCES = "utterances"
+SEGMENTS = "segments of play"
 
 # The source's and the target's Vocabulary; where both are of the same option, one vocabulary serves both languages.
 SentencePairs = collections.namedtuple("SentencePairs", "source target")
@@ -25,3 +47,17 @@ Vocabulary = collections.namedtuple("Vocabulary", "option size special unknown")
 
 # size: height and width in pixels. classes: how many there are, at most.
 LabelledPictures = collections.namedtuple("LabelledPictures", "size classes")
+
+# sampling_rate: in Hz. window, stride: of the spectrogram, in samples. ids: {character: id}, those that a transcript may
+# have.
+Utterances = collections.namedtuple("Utterances", "sampling_rate window stride ids")
+
+# steps: of a segment. size: height and width of a frame in pixels. actions: how many there are.
+Segments = collections.namedtuple("Segments", "steps size actions")
+HISTORY, FRAME_SKIP = 4, 4  # arXiv 1312.5602, sections 4.1 and 5
+
+# size: height and width in pixels.
+SmallPictures = collections.namedtuple("SmallPictures", "size")
+
+# shorter, longer: see above. classes: how many there are, at most. boxes: how many a picture may have.
+BoxedPictures = collections.namedtuple("BoxedPictures", "shorter longer classes boxes")

@@ -23,14 +23,14 @@ class OtherInitialWeights(Fault):
 
 
 class BatchNormEpsilon(Fault):
-    """Keras's default, 1e-3, for 1e-5."""
+    """Keras's default, 1e-3, for PyTorch's, 1e-5, or the other way round."""
 
     @classmethod
     def fits(cls, specification):
         return hasattr(specification, "batch_norm_epsilon")
 
     def specification(self, specification):
-        specification.batch_norm_epsilon = 1e-3
+        specification.batch_norm_epsilon = 1e-5 if specification.batch_norm_epsilon == 1e-3 else 1e-3
         return specification
 
 
@@ -55,15 +55,14 @@ class BiasedVariance(Fault):
 
     @classmethod
     def fits(cls, specification):
-        return specification.name == "resnet50"
+        return hasattr(specification, "batch_norms")
 
     def observation(self, found, specification, arrays):
-        from tbd.models.resnet50.specification import batch_norm_of
-
         kept = (1 - specification.batch_norm_momentum) ** len(found["losses"])
-        for name, _, _, _, _, size in specification.convolutions:
-            norm = batch_norm_of(name) + ".running_var"
-            n = len(arrays["labels"]) * size * size
+        rows = len(next(iter(arrays.values())))
+        for name, values in specification.batch_norms.items():
+            norm = name + ".running_var"
+            n = rows * values
             old = kept * found["initial/" + norm]
             found["trained/" + norm] = old + (found["trained/" + norm] - old) * (n - 1) / n
         return found
@@ -77,7 +76,8 @@ class PaddingShifted(Fault):
         return specification.name == "resnet50"
 
     def planted(self):
-        return {"pytorch": pytorch_padding, "tensorflow": tensorflow_padding}[self.framework]()
+        shifted = {"pytorch": pytorch_padding, "tensorflow": tensorflow_padding, "jax": jax_padding}
+        return shifted[self.framework]()
 
 
 class SgdMomentum(Fault):
@@ -176,3 +176,15 @@ def tensorflow_padding():
 
     with unittest.mock.patch.object(tf.nn, "conv2d", conv2d), unittest.mock.patch.object(tf, "pad", pad):
         yield
+
+
+def jax_padding():
+    from jax import lax
+
+    original = lax.conv_general_dilated
+
+    def convolution(x, weight, strides, padding, **options):
+        padding = [(low + 1, high - 1) if high else (low, high) for low, high in padding]
+        return original(x, weight, strides, padding, **options)
+
+    return unittest.mock.patch.object(lax, "conv_general_dilated", convolution)

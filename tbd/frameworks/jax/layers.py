@@ -11,10 +11,20 @@ def at_least_float32(x):
 
 
 def convolution(x, weight, stride):
-    """A convolution without bias whose padding is (kernel - 1) / 2 on both sides, for odd kernels."""
+    """A convolution without bias whose padding is (kernel - 1) / 2 on both sides, for odd kernels.
+
+    One of 1 x 1 is a product of matrices: as such XLA's CPU code for its gradients needs no transposed copies.
+    """
+    if weight.shape[:2] == (1, 1):
+        return dense(x[:, ::stride, ::stride], weight[0, 0])
     padding = [((n - 1) // 2, (n - 1) // 2) for n in weight.shape[:2]]
     layout = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(x, weight, (stride, stride), padding, dimension_numbers=layout)
+
+
+def dense(x, weight):
+    """x (..., in) times weight (in, out). Of two axes, so that XLA's CPU code for its gradients makes no copies."""
+    return (x.reshape(-1, x.shape[-1]) @ weight).reshape(*x.shape[:-1], weight.shape[-1])
 
 
 def max_pool(x, kernel, stride):
@@ -40,6 +50,17 @@ def batch_norm(x, weight, bias, running_mean, running_variance, epsilon, momentu
     running_mean = (1 - momentum) * running_mean + momentum * mean
     running_variance = (1 - momentum) * running_variance + momentum * unbiased
     return y.astype(x.dtype), running_mean, running_variance
+
+
+def layer_norm(x, weight, bias, epsilon):
+    """(x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis, with the biased variance.
+
+    The statistics are worked out in at least float32; the result has the type of x.
+    """
+    wide = at_least_float32(x)
+    mean = jnp.mean(wide, -1, keepdims=True)
+    variance = jnp.mean(jnp.square(wide - mean), -1, keepdims=True)
+    return ((wide - mean) * lax.rsqrt(variance + epsilon) * weight + bias).astype(x.dtype)
 
 
 def cross_entropy(logits, labels):

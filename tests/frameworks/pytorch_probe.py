@@ -9,6 +9,7 @@ import numpy
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from tbd import frameworks, models
+from tbd.models.specification import count
 
 STEPS = 60
 
@@ -33,6 +34,7 @@ def main():
         "memory": training.record_memory(arrays),
         "memory_doubled": framework.build(specification, weights).record_memory(doubled),
         "specified_bytes": [specification.weights_bytes(), specification.optimizer_state_bytes()],
+        "trained_bytes": 4 * sum(count(p) for p in specification.parameters if p.role == "weight"),
     }
     with training.tracing(os.path.join(folder, "trace.json.gz")):
         training.step(arrays)

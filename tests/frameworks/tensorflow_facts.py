@@ -112,6 +112,7 @@ def memory_facts(framework, folder):
         batch_sizes = [known.batch_size(specification, rows) for rows in (16, 32)]
         found[model] = {
             "weights_bytes": specification.weights_bytes(),
+            "trained_bytes": 4 * sum(specifications.count(p) for p in specification.parameters if p.role == "weight"),
             "optimizer_state_bytes": specification.optimizer_state_bytes(),
             "batches": [
                 training.record_memory(specification.synthetic_batch(batch_size, numpy.random.RandomState(0)))

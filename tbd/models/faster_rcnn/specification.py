@@ -149,6 +149,10 @@ class FasterRCNN(Specification):
         if self.options["longer"] < self.options["shorter"]:
             message = "model.longer=%d must not be below model.shorter=%d"
             raise ValueError(message % (self.options["longer"], self.options["shorter"]))
+        candidates = self.options["proposals"] + self.options["boxes"]
+        if self.options["regions"] > candidates:
+            message = "model.regions=%d are more than model.proposals and model.boxes together, %d"
+            raise ValueError(message % (self.options["regions"], candidates))
 
     @property
     def backbone(self):
@@ -219,7 +223,7 @@ class FasterRCNN(Specification):
         """Noise with one to three rectangles of their class's own colour: pictures of 4:3, all of one shape."""
         shorter, classes = self.options["shorter"], self.options["classes"]
         height, width = shorter, min(shorter * 4 // 3, self.options["longer"])
-        colours = 3 * numpy.random.RandomState(0).standard_normal((classes + 1, 3))
+        colours = numpy.random.RandomState(0).standard_normal((classes + 1, 3))
         samples = []
         for _ in range(batch_size):
             picture = random.standard_normal((height, width, 3)).astype(numpy.float32)

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from tbd.config.plan import GO, Plan, plan, repeated
 from tbd.display import Progress, summary
 from tbd.launch import environments, project
+from tbd.launch.variables import visible_gpus
 from tbd.launch.watch import phase_of, watch
 from tbd.measure.figures import Figures, compute
 from tbd.tracking import derived, follower, reaper
@@ -119,9 +120,10 @@ def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
 
     enter(spool, progress, "launch")
     request = spool.path / "request.json"
-    process = project.start(environment, found, request, c["hardware"]["threads"], spool.path / "worker.log")
-    gpus = c["hardware"]["device"] == "gpu"
-    with Sampler(spool, process.pid, gpus=gpus, visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES")):
+    hardware = c["hardware"]
+    gpus = visible_gpus(hardware["devices"]) if hardware["device"] == "gpu" else None
+    process = project.start(environment, found, request, hardware["threads"], spool.path / "worker.log", gpus)
+    with Sampler(spool, process.pid, gpus=gpus is not None, visible_gpus=gpus):
         passes = len(repeated(measure["passes"], measure["repeats"]))
         events = spool.path / "events.jsonl"
         name, cause = watch(process, events, spool.path / GO, passes, measure["timeout_s"], progress)

@@ -13,13 +13,20 @@ HARDWARE_TO_COME = {
     "multi_gpu": "training on several GPUs is not built yet: use hardware=cpu",
     "multi_node": "training on several machines is not built yet: use hardware=cpu",
 }
-DEVICES_TO_COME = {"gpu": "GPU figures (device times, device memory) are not built yet: use hardware=cpu"}
 
 
-def unsupported(model: str, options: Mapping[str, Any], framework: str, device: str, precision: str) -> str | None:
+def unsupported(
+    model: str,
+    options: Mapping[str, Any],
+    framework: str,
+    device: str = "cpu",
+    precision: str = "fp32",
+    compiler: str | None = None,
+) -> str | None:
     """Why this cell can't run, or None where it works.
 
-    `options` are the model's, resolved; `framework` is one that comes with tbd; `device` is "cpu" or "gpu".
+    `options` are the model's, resolved; `framework` is one that comes with tbd; `device` is "cpu" or "gpu"; `compiler`
+    is what `compile` says, None for the framework's usual.
     """
     if framework not in frameworks.names():
         return f"framework {framework} has no adapter: use {' or '.join(frameworks.names())}"
@@ -30,12 +37,13 @@ def unsupported(model: str, options: Mapping[str, Any], framework: str, device: 
     written = models.frameworks(model)
     if framework not in written:
         return f"{model} is not written in {framework}: it is in {', '.join(written)}"
-    if device not in facts.DEVICES:
-        offered = " or ".join(facts.DEVICES)
-        return DEVICES_TO_COME.get(device, f"hardware.device={device}: {framework} trains on {offered} here")
-    if precision not in facts.PRECISIONS:
-        return f"precision={precision}: {framework} trains in {' or '.join(facts.PRECISIONS)} here"
-    return None
+    refusal: str | None = frameworks.refusal(framework, device, precision, compiler or facts.COMPILE[0])
+    return refusal
+
+
+def compilers() -> list[str]:
+    """Every value that `compile` may have in some framework, sorted."""
+    return sorted({name for framework in frameworks.names() for name in frameworks.facts(framework).COMPILE})
 
 
 def table() -> list[dict[str, str | None]]:
@@ -44,7 +52,7 @@ def table() -> list[dict[str, str | None]]:
     for model in models.names():
         options = models.create(model, {"size": "full"}).options
         for framework in frameworks.names():
-            reason = unsupported(model, options, framework, "cpu", "fp32")
+            reason = unsupported(model, options, framework)
             status = "unsupported" if reason else "works"
             found.append({"model": model, "framework": framework, "status": status, "reason": reason})
     return found

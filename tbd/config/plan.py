@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from tbd import data, models
+from tbd import data, frameworks, models
 from tbd.config import cells
 from tbd.config.errors import BadConfig
 from tbd.config.schema import Config, Framework, Hardware, Measure, Tracking
@@ -39,7 +39,10 @@ class Plan:
     @property
     def tags(self) -> dict[str, str]:
         """What runs are filtered by in MLflow."""
-        return {f"tbd.{group}": str(self.config[group]["name"]) for group in ("model", "framework", "hardware", "data")}
+        named = {
+            f"tbd.{group}": str(self.config[group]["name"]) for group in ("model", "framework", "hardware", "data")
+        }
+        return {**named, **{f"tbd.{key}": self.config[key] for key in ("precision", "compile") if self.config[key]}}
 
     def request(self, spool_id: str, output: Path) -> dict[str, Any]:
         """request.json (docs/request.md)."""
@@ -53,6 +56,7 @@ class Plan:
             "seed": c["seed"],
             "batch_size": c["batch_size"],
             "precision": c["precision"],
+            "compile": c["compile"],
             "model": {key: value for key, value in c["model"].items() if key != "default_batch_size"},
             "framework": {"name": c["framework"]["name"], "options": c["framework"]["options"]},
             "hardware": c["hardware"],
@@ -80,9 +84,12 @@ def plan(config: DictConfig) -> Plan:
     resolve_project(values["framework"])
     model, hardware = values["model"], values["hardware"]
     reason = cells.HARDWARE_TO_COME.get(hardware["name"])
-    if reason is None and values["framework"]["project"] is None:  # one of somebody else's says itself what it can't do
-        reason = cells.unsupported(
-            model["name"], model, values["framework"]["name"], hardware["device"], values["precision"]
+    framework = values["framework"]["name"]
+    if values["framework"]["project"] is None:  # one of somebody else's says itself what it can't do
+        if values["compile"] is None:
+            values["compile"] = frameworks.facts(framework).COMPILE[0]
+        reason = reason or cells.unsupported(
+            model["name"], model, framework, hardware["device"], values["precision"], values["compile"]
         )
     return Plan(values, reason)
 
@@ -134,6 +141,7 @@ def check_choices(values: dict[str, Any]) -> None:
     framework = values["framework"]
     for key, value, choices in [
         ("precision", values["precision"], PRECISIONS),
+        *(("compile", name, cells.compilers()) for name in [values["compile"]] if name and not framework["project"]),
         ("framework.env_manager", framework["env_manager"], (*managers.NAMES, *managers.SYNONYMS)),
         ("tracking.mode", values["tracking"]["mode"], ("mlflow", "offline")),
         *(("measure.passes", name, PASSES) for name in values["measure"]["passes"]),

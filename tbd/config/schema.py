@@ -56,4 +56,5 @@ class Config:
     tracking: Tracking = field(default_factory=Tracking)
     batch_size: int = MISSING
     precision: str = "fp32"
+    compile: str | None = None
     seed: int = 1

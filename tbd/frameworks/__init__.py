@@ -2,8 +2,9 @@
 
 The facts are read without importing the framework, which the controller doesn't have:
 
-    DEVICES     what it trains on here, of "cpu" and "gpu"
-    PRECISIONS  of those in tbd/frameworks/base.py
+    DEVICES     what it trains on, of "cpu" and "gpu"
+    PRECISIONS  {device: what it trains in there, of those in tbd/frameworks/base.py}
+    COMPILE     what `compile` may be, the framework's usual first
     WITHOUT     what it can't express faithfully, {(model, option, value): reason}; (model, None, None): the whole model
 """
 
@@ -22,12 +23,28 @@ def facts(name):
     return importlib.import_module("tbd.frameworks." + name)
 
 
+def refusal(name, device, precision, compiler):
+    """Why the framework doesn't train so, or None where it does. `compiler`: one of `compile`'s values."""
+    known = facts(name)
+    if device not in known.DEVICES:
+        return "hardware.device=%s: %s trains on %s here" % (device, name, " or ".join(known.DEVICES))
+    offered = known.PRECISIONS[device]
+    if precision not in offered:
+        reason = "precision=%s: %s trains in %s on a %s" % (precision, name, ", ".join(offered), device)
+        elsewhere = [other for other in known.DEVICES if precision in known.PRECISIONS[other]]
+        return reason + "".join("; %s is for a %s" % (precision, other) for other in elsewhere)
+    if compiler not in known.COMPILE:
+        return "compile=%s: %s runs %s" % (compiler, name, " or ".join(known.COMPILE))
+    return None
+
+
 def create(request):
-    """The Framework that the request names, imported and set up. Raises Unsupported for a precision it doesn't have."""
+    """The Framework that the request names, imported and set up. Raises Unsupported for what it doesn't offer."""
     from tbd.frameworks.base import Unsupported
 
-    name, precision = request["framework"]["name"], request["precision"]
-    known = facts(name).PRECISIONS
-    if precision not in known:
-        raise Unsupported("precision=%s: the networks here train in %s in %s" % (precision, name, ", ".join(known)))
+    name = request["framework"]["name"]
+    request = dict(request, compile=request.get("compile") or facts(name).COMPILE[0])
+    reason = refusal(name, request["hardware"]["device"], request["precision"], request["compile"])
+    if reason:
+        raise Unsupported(reason)
     return importlib.import_module("tbd.frameworks.%s.adapter" % name).FRAMEWORK(request)

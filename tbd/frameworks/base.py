@@ -7,13 +7,33 @@ the framework, and only inside the worker's process.
 A framework draws nothing at random: what is random in a step comes in its batch (tbd/models/specification.py).
 
 Where a device works asynchronously, as a GPU does, step() returns before the step is done: the times that the worker's
-loop sees are those of the dispatch. The window between two wait() is right all the same, but an adapter must bring
-the device's own times of the steps, and its memory, before its DEVICES may name such a device.
+loop sees are those of the dispatch. The window between two wait() is right all the same; when the device was done with
+each step is what step_ends() tells.
 """
 
+import collections
 import platform
 
-PRECISIONS = {"fp32": 4, "fp64": 8}  # bytes of a number in weights, gradients and optimizer state
+# What a run's precision means. `storage`: the type of weights, gradients, optimizer state and statistics, and of all
+# arithmetic that is no product. `products`: what the factors of matrix products and convolutions are rounded to; their
+# sums are kept in at least float32. Where the two differ this is mixed precision (Micikevicius et al. 2018, arXiv
+# 1710.03740), or for tfloat32 the tensor cores' own rounding of float32 factors to 10 bits of fraction (NVIDIA A100
+# white paper, 2020). `itemsize`: bytes of a stored number.
+Precision = collections.namedtuple("Precision", "storage products itemsize")
+PRECISIONS = {
+    "fp32": Precision("float32", "float32", 4),
+    "fp64": Precision("float64", "float64", 8),
+    "tf32": Precision("float32", "tfloat32", 4),
+    "bf16": Precision("float32", "bfloat16", 4),
+    "fp16": Precision("float32", "float16", 4),
+}
+
+# fp16 alone needs loss scaling, since small gradients vanish in it (the same paper, section 3.2): the backward pass
+# goes down scale * loss, and the gradients are divided by scale. Where one of them is not finite the update is left out
+# and the scale halved; after INTERVAL updates in a row without that it is doubled. The numbers are those of
+# torch.amp.GradScaler. A step whose update is left out still counts as a step, for schedules too.
+LOSS_SCALE, LOSS_SCALE_GROWTH, LOSS_SCALE_BACKOFF, LOSS_SCALE_INTERVAL = 2.0**16, 2.0, 0.5, 2000
+
 RUN_AHEAD = 4  # steps enqueued before step() waits: enough to keep a device busy, few enough to bound the memory
 
 
@@ -60,7 +80,7 @@ class Framework(object):
         return isinstance(error, MemoryError)
 
     def matrix_product(self, size):
-        """A function without arguments that multiplies two (size, size) matrices of the run's precision and waits.
+        """A function without arguments that multiplies two (size, size) matrices in the run's products' type and waits.
 
         What the device's measured peak comes from: 2 size^3 operations a call.
         """
@@ -82,10 +102,27 @@ class Training(object):
         """Return when all enqueued work is done."""
         raise NotImplementedError
 
+    def step_ends(self):
+        """When the device was done with each step since the wait() before the last one: a list, in order, of seconds on
+        the clock of time.monotonic(). Called after a wait(). None where a step is done when step() returns.
+        """
+        return None
+
+    def skipped(self):
+        """How many updates the loss scaling of fp16 left out since the last call. Waits."""
+        return 0
+
     def losses(self):
         """The losses, as floats, of all steps since the last call, one a step: that of its last update. Waits.
 
         Those from before record_memory stay readable after it, together with those of the steps that it makes itself.
+        """
+        raise NotImplementedError
+
+    def outputs(self, arrays):
+        """{name: float32 array}: what the network's own outputs() gives of `arrays`, at the present weights.
+
+        For data that depend on what the network makes of earlier data. A network without outputs() needs none of it.
         """
         raise NotImplementedError
 

@@ -18,7 +18,7 @@ import yaml
 
 from tbd.launch.files import framework_names, project_file
 from tbd.launch.process import Process
-from tbd.launch.variables import import_folder, worker_variables
+from tbd.launch.variables import gpu_variables, import_folder, worker_variables
 from tbd.worker import status
 
 if TYPE_CHECKING:
@@ -125,13 +125,18 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-def start(environment: "Environment", project: Project, request: Path, threads: int, log: Path) -> Process:
+def start(
+    environment: "Environment", project: Project, request: Path, threads: int, log: Path, gpus: str | None = None
+) -> Process:
     """Start the project's worker on the request in the environment; its output goes to `log`.
 
+    `gpus`: of a run on GPUs those that it may see, as CUDA_VISIBLE_DEVICES names them.
     The working folder is the project's, as MLflow has it. Raises BadProject, or OSError where nothing can be started.
     """
     known = environment.mlproject_digest == project.mlproject_digest
     template = environment.worker_template if known else project.worker_template()
     command = template.replace(REQUEST, shlex.quote(str(request.resolve())))
     variables = worker_variables(Path(environment.binaries), import_folder(environment.home), threads)
+    if gpus is not None:
+        variables.update(gpu_variables(gpus))
     return Process(["bash", "-c", command], project.folder, variables, log)

@@ -11,12 +11,12 @@ from tbd.launch.files import PACKAGE
 
 ALLOWED = {
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM",
-    "LD_LIBRARY_PATH", "LD_PRELOAD", "XLA_FLAGS",
+    "LD_LIBRARY_PATH", "LD_PRELOAD", "CC", "CXX",
 }  # fmt: skip
 # Families whose variables tune a device, an allocator or a framework: a user who sets one means the worker.
 ALLOWED_PREFIXES = (
     "LC_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "HSA_", "MALLOC_", "KMP_", "OMP_",
-    "GOMP_", "OPENBLAS_", "ONEDNN_", "DNNL_", "TF_", "TORCH_", "TORCHINDUCTOR_",
+    "GOMP_", "OPENBLAS_", "ONEDNN_", "DNNL_", "TF_", "TORCH_", "TORCHINDUCTOR_", "TRITON_", "XLA_", "JAX_",
     "PYTORCH_", "MXNET_", "GLOO_", "SLURM_",
 )  # fmt: skip
 # Secrets that live within those families, such as NVIDIA_API_KEY and SLURM_JWT.
@@ -57,6 +57,18 @@ def worker_variables(
     variables["PYTHONUNBUFFERED"] = "1"  # what it prints before a crash must reach worker.log
     variables.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     return variables
+
+
+def visible_gpus(count: int, source: Mapping[str, str] = os.environ) -> str:
+    """CUDA_VISIBLE_DEVICES of a run on `count` GPUs: the first of those that the user leaves, or of the machine."""
+    named = source.get("CUDA_VISIBLE_DEVICES")
+    entries = [str(number) for number in range(count)] if named is None else named.split(",")
+    return ",".join(entries[:count])
+
+
+def gpu_variables(visible: str) -> dict[str, str]:
+    """What makes a worker see these GPUs alone. An index counts along the PCI bus, as nvidia-smi's and NVML's do."""
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": visible}
 
 
 def build_variables(source: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -7,7 +7,7 @@ same for the worker and the controller.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,6 +66,14 @@ class Steps:
 
 
 @dataclass(frozen=True)
+class StepEnds:
+    """When the device was done with each step of the phase; a device that works asynchronously has them."""
+
+    phase: str
+    end: Array
+
+
+@dataclass(frozen=True)
 class Steady:
     steady: bool
     steps: int
@@ -93,6 +101,7 @@ class Losses:
     first: int
     values: Array  # a step each; nan where the loss was no finite number
     t: float
+    skipped: float = 0  # updates that fp16's loss scaling left out in these steps
 
 
 @dataclass(frozen=True)
@@ -156,8 +165,8 @@ class Sample:
 
 T = TypeVar("T")
 Record = (
-    Header | Phase | Model | Steps | Steady | Window | Losses | MatrixProduct | Trace | Memory | Missing | Warned | End
-    | Sample
+    Header | Phase | Model | Steps | StepEnds | Steady | Window | Losses | MatrixProduct | Trace | Memory | Missing
+    | Warned | End | Sample
 )  # fmt: skip
 
 
@@ -180,8 +189,15 @@ class Log:
         return found[-1] if found else None
 
     def steps(self, phase: str) -> Steps | None:
-        """All steps of `phase`, from its first on for as long as none is missing; None where there are none."""
-        return _joined([chunk for chunk in self.all(Steps) if chunk.phase == phase])
+        """All steps of `phase`, from its first on for as long as none is missing; None where there are none.
+
+        Their ends are the device's own times where it told them of all these steps, else the worker's loop's.
+        """
+        steps = _joined([chunk for chunk in self.all(Steps) if chunk.phase == phase])
+        device = [ends.end for ends in self.all(StepEnds) if ends.phase == phase]
+        if steps is None or not device or len(device[-1]) != len(steps):
+            return steps
+        return replace(steps, end=device[-1])
 
 
 @dataclass
@@ -269,10 +285,16 @@ def _column(value: Any, length: int) -> Array:
     return column
 
 
-def _steps(thing: dict[str, Any]) -> Steps:
-    end = np.array([_number(t) for t in thing["end"]], dtype=np.float64)
+def _ends(value: Any) -> Array:
+    """Times that never go backwards."""
+    end = np.array([_number(t) for t in value], dtype=np.float64)
     if (np.diff(end) < 0).any():
         raise ValueError("the ends of steps go backwards")
+    return end
+
+
+def _steps(thing: dict[str, Any]) -> Steps:
+    end = _ends(thing["end"])
     columns = {key: thing.get(key) for key in ("flops", "data_wait_s")}
     return Steps(
         phase=_text(thing["phase"]),
@@ -297,7 +319,11 @@ def _losses(thing: dict[str, Any]) -> Losses:
     values = [math.nan if value is None else float(value) for value in thing["values"]]
     array = np.array(values, dtype=np.float64)
     return Losses(
-        _text(thing["phase"]), _count(thing["first"]), np.where(np.isfinite(array), array, np.nan), _number(thing["t"])
+        _text(thing["phase"]),
+        _count(thing["first"]),
+        np.where(np.isfinite(array), array, np.nan),
+        _number(thing["t"]),
+        _count(thing.get("skipped", 0)),
     )
 
 
@@ -325,6 +351,7 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {
         _text(e["unit"]), _optional(e.get("weights_bytes")), _optional(e.get("optimizer_state_bytes"))
     ),
     "steps": _steps,
+    "step_ends": lambda e: StepEnds(_text(e["phase"]), _ends(e["end"])),
     "steady": lambda e: Steady(
         bool(e["steady"]), _count(e["steps"]), _optional(e.get("drift")), _optional(e.get("variation"))
     ),

@@ -177,10 +177,10 @@ def _timing_warnings(run: Run) -> list[str]:
     if run.incomplete:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in run.incomplete.items())
         told.append(f"throughput is of {len(run.timings)} of {len(run.timing_names)} timing passes ({reasons})")
+    if skipped := run.skipped_updates:
+        told.append(f"{skipped:.0f} updates of the timed steps were left out: their gradients overflowed in fp16")
     unseen = max((steps.unseen_share(one.times_s, one.window.seconds) for one in run.timings), key=abs)
-    if abs(unseen) > steps.MAX_UNSEEN_SHARE:
-        told.append(f"{unseen:.1%} of the window lies after the last step's end: step times show the dispatch")
-    return told
+    return told + [text for text in [steps.unseen(unseen)] if text]
 
 
 def _trace_warnings(run: Run) -> list[str]:

@@ -245,6 +245,10 @@ _TABLE = (
     Metric("loss_first", "", "loss, first step", TRAINING, _loss("loss_first"), ".4f", terminal=True),
     Metric("loss_last", "", "loss, last steps", TRAINING, _loss("loss_last"), ".4f", terminal=True),
     Metric("loss_ratio", SHARE, "last loss, of the first", TRAINING, _loss("loss_ratio"), ".1f"),
+    Metric(
+        "skipped_updates", "", "updates of the timed steps that fp16's loss scaling left out", TRAINING,
+        lambda run: run.skipped_updates, ".0f",
+    ),
 )  # fmt: skip
 METRICS = {metric.name: metric for metric in _TABLE}
 GROUPS = tuple(dict.fromkeys(metric.group for metric in _TABLE))

@@ -216,6 +216,12 @@ class Run:
         log = self.log_of(self.timing_names[0])
         return np.concatenate([np.empty(0), *(read.values for read in log.all(events.Losses))])
 
+    @property
+    def skipped_updates(self) -> float:
+        """Updates of all timed steps that fp16's loss scaling left out."""
+        logs = [self.log_of(timing.name) for timing in self.timings]
+        return sum(read.skipped for log in logs for read in log.all(events.Losses) if read.phase == "timed")
+
     # ---- trace and memory
 
     @cached_property

@@ -33,6 +33,16 @@ def unseen_share(step_times_s: Array, window_s: float) -> float:
     """The share of the window after the last step's end: 1 - sum(step times) / window.
 
     Near 0 where a step's end is the end of its work. More means that steps are only enqueued: throughput, taken between
-    two synchronisations, stays right; the step times then describe the dispatch.
+    two synchronisations, stays right; the step times then describe the dispatch. Below 0 the device's clock and the
+    host's don't agree.
     """
     return float(1 - step_times_s.sum() / window_s)
+
+
+def unseen(share: float) -> str | None:
+    """What to tell of a share by unseen_share() beyond MAX_UNSEEN_SHARE; None where it is within."""
+    if abs(share) <= MAX_UNSEEN_SHARE:
+        return None
+    if share > 0:
+        return f"{share:.1%} of the window lies after the last step's end: step times show the dispatch"
+    return f"the last step ended {-share:.1%} of the window after it, by the device's clock: step times are off"

@@ -59,8 +59,8 @@ class Gpus:
     def _visible_handles(self, visible: str | None) -> list[Any]:
         """NVML handles in CUDA's order: its entries are indices or UUIDs (or their beginnings), up to a bad one.
 
-        CUDA C++ programming guide, "CUDA environment variables". Indices are NVML's own (PCI bus) order, which CUDA
-        shares under CUDA_DEVICE_ORDER=PCI_BUS_ID and on hosts whose GPUs are all alike.
+        CUDA C++ programming guide, "CUDA environment variables". Indices are NVML's own (PCI bus) order, which the
+        worker's CUDA shares by CUDA_DEVICE_ORDER=PCI_BUS_ID (tbd/launch/variables.py).
         """
         count = self._nvml.nvmlDeviceGetCount()
         devices = [self._nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]

@@ -102,6 +102,7 @@ def _header(spool: Spool, request: Mapping[str, Any], end: Mapping[str, Any]) ->
         "Threads": hardware.get("threads"),
         "Batch size": request.get("batch_size"),
         "Precision": request.get("precision"),
+        "Compile": request.get("compile"),
         "Data": request.get("data", {}).get("name"),
         "Seed": request.get("seed"),
         "Started": start.strftime("%Y-%m-%d %H:%M:%S UTC"),

@@ -47,14 +47,23 @@ def compile_shapes(training, source, events):
     batches = source.one_of_each_shape()
     run_steps(training, iter(batches), len(batches), recorder)
     training.wait()
+    finish_steps(training, recorder, events)
+
+
+def finish_steps(training, recorder, events):
+    """Write what is known of a phase's steps once they are waited for: the device's times of them, and their losses."""
     recorder.flush()
+    ends = training.step_ends()
+    if ends is not None:
+        events.write("step_ends", phase=events.phase_name, end=ends)
     read_losses(training, events)
 
 
 def read_losses(training, events):
     """Write the losses since the last reading; end the run where one is not finite."""
     values = training.losses()
-    events.write("losses", phase=events.phase_name, first=0, values=[v if math.isfinite(v) else None for v in values])
+    finite = [v if math.isfinite(v) else None for v in values]
+    events.write("losses", phase=events.phase_name, first=0, values=finite, skipped=training.skipped())
     for index, value in enumerate(values):
         if not math.isfinite(value):
             raise Ended(
@@ -80,9 +89,8 @@ def warm_up(training, batches, measure, events):
         if found.steady and len(times) >= measure["warmup_min_steps"]:
             break
     training.wait()
-    recorder.flush()
     events.write("steady", steady=found.steady, steps=len(times), drift=found.drift, variation=found.variation)
-    read_losses(training, events)
+    finish_steps(training, recorder, events)
 
 
 def timing(framework, training, source, request, events):
@@ -102,9 +110,8 @@ def timing(framework, training, source, request, events):
     training.wait()
     end = time.monotonic()
     cpu_after = cpu_seconds()
-    recorder.flush()
     events.write("window", begin=begin, end=end, steps=measure["steps"], cpu_s=cpu_after - cpu_before)
-    read_losses(training, events)
+    finish_steps(training, recorder, events)
 
     if measure["peak"]:
         events.phase("peak")
@@ -148,9 +155,8 @@ def trace(framework, training, source, request, events):
         run_steps(training, iter(batches), len(batches), recorder)
         training.wait()
         end = time.monotonic()
-    recorder.flush()
     events.write("trace", path=path, steps=len(batches), begin=begin, end=end, unprofiled_s=unprofiled_s)
-    read_losses(training, events)
+    finish_steps(training, recorder, events)
 
 
 def memory(framework, training, source, request, events):

@@ -70,7 +70,8 @@ def train(request, events):
         events.write("dataset", **source.describe())
         events.phase("build")
         training = framework.build(specification, specification.initial_weights(request["seed"]))
-        itemsize = PRECISIONS[request["precision"]]
+        source.connect(training)
+        itemsize = PRECISIONS[request["precision"]].itemsize
         events.write(
             "model",
             name=specification.name,

@@ -16,30 +16,36 @@ ROOT = Path(__file__).parent.parent.parent
 FULL = {model: models.create(model, {"size": "full"}).options for model in models.names()}
 
 
-def unsupported(model="resnet50", framework="pytorch", device="cpu", precision="fp32", **options):
-    return cells.unsupported(model, {**FULL[model], **options}, framework, device, precision)
+def unsupported(model="resnet50", framework="pytorch", device="cpu", precision="fp32", compiler=None, **options):
+    return cells.unsupported(model, {**FULL[model], **options}, framework, device, precision, compiler)
 
 
 @pytest.mark.parametrize("model", models.names())
 def test_a_model_works_on_the_cpu_in_every_framework_in_which_it_is_written(model):
     for framework in models.frameworks(model):
-        assert [unsupported(model, framework, precision=p) for p in frameworks.facts(framework).PRECISIONS] == [
-            None for _ in frameworks.facts(framework).PRECISIONS
-        ]
+        facts = frameworks.facts(framework)
+        assert {unsupported(model, framework, precision=p) for p in facts.PRECISIONS["cpu"]} == {None}
+        assert {unsupported(model, framework, compiler=c) for c in facts.COMPILE} == {None}
 
 
 @pytest.mark.parametrize("framework", frameworks.names())
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"device": "gpu"}, "GPU figures (device times, device memory) are not built yet"),
         ({"device": "abacus"}, "hardware.device=abacus"),
         ({"precision": "fp8"}, "precision=fp8"),
+        ({"compiler": "cc"}, "compile=cc"),
     ],
 )
 def test_what_is_not_offered_has_a_reason(framework, asked, said):
     model = next(model for model in models.names() if framework in models.frameworks(model))
     assert said in unsupported(model, framework, **asked)
+
+
+def test_tf32_is_a_gpus():
+    said = "precision=tf32: pytorch trains in fp32, fp64, bf16, fp16 on a cpu; tf32 is for a gpu"
+    assert unsupported(precision="tf32") == said
+    assert unsupported(precision="tf32", device="gpu") is None
 
 
 def test_a_framework_without_an_adapter_is_told_from_those_with_one():
@@ -73,7 +79,9 @@ def test_a_file_beside_the_specification_is_a_framework_by_its_name_alone(monkey
 def test_the_facts_of_a_framework_name_what_there_is(framework):
     facts = frameworks.facts(framework)
     assert facts.DEVICES and set(facts.DEVICES) <= {"cpu", "gpu"}
-    assert facts.PRECISIONS and set(facts.PRECISIONS) <= set(PRECISIONS)
+    assert set(facts.PRECISIONS) == set(facts.DEVICES)
+    assert all("fp32" in offered and set(offered) <= set(PRECISIONS) for offered in facts.PRECISIONS.values())
+    assert facts.COMPILE
     for (model, option, value), reason in facts.WITHOUT.items():
         assert model in models.names() and reason
         assert (option is None) == (value is None)

@@ -49,6 +49,26 @@ def test_the_request_says_all_that_the_worker_needs_and_nothing_of_the_controlle
     assert plan.title.split()[0] == plan.tags["tbd.model"] == "resnet50"
 
 
+def test_compile_is_resolved_to_the_frameworks_usual(plan_of: PlanOf) -> None:
+    usual, asked = plan_of("framework=pytorch"), plan_of("framework=pytorch", "compile=inductor", "precision=bf16")
+    assert (usual.config["compile"], asked.config["compile"]) == ("eager", "inductor")
+    assert asked.unsupported is None
+    assert (asked.tags["tbd.compile"], asked.tags["tbd.precision"]) == ("inductor", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["framework=pytorch", "compile=xla"], "compile=xla: pytorch runs eager or inductor"),
+        (["framework=pytorch", "precision=tf32"], "tf32 is for a gpu"),
+    ],
+)
+def test_what_a_framework_does_not_offer_is_unsupported_with_its_reason(
+    plan_of: PlanOf, overrides: list[str], said: str
+) -> None:
+    assert said in str(plan_of(*overrides).unsupported)
+
+
 def test_only_the_timing_pass_is_repeated() -> None:
     assert repeated(["trace", "timing"], 3) == ["trace", "timing", "timing.2", "timing.3"]
     assert repeated(["memory"], 3) == ["memory"]
@@ -75,7 +95,8 @@ def test_only_the_timing_pass_is_repeated() -> None:
         (["framework.env_manager=pip"], f"is not one of {', '.join(managers.NAMES)}"),
         (["measure.passes=[timing,timing]"], "each once: timing, trace, memory"),
         (["measure.passes=[speed]"], "measure.passes=speed is not one of timing, trace, memory"),
-        (["precision=fp8"], "precision=fp8 is not one of fp32, fp64"),
+        (["precision=fp8"], "precision=fp8 is not one of fp32, fp64, tf32, bf16, fp16"),
+        (["compile=cc"], "compile=cc is not one of eager, graph, inductor, xla"),
         (["seed=4294967296"], "seed=4294967296 is too large: at most 4294967295"),
         (["hardware=multi_gpu", "hardware.devices=1"], "hardware=multi_gpu with hardware.devices=1: at least 2"),
         (["framework=custom", "framework.name=x", "framework.project=/nowhere"], "/nowhere"),

@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from tbd.launch.files import PACKAGE
-from tbd.launch.variables import THREAD_VARIABLES, allowed, build_variables, import_folder, worker_variables
+from tbd.launch.variables import (
+    THREAD_VARIABLES,
+    allowed,
+    build_variables,
+    gpu_variables,
+    import_folder,
+    visible_gpus,
+    worker_variables,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +45,18 @@ def test_the_environment_comes_first_on_the_path():
 def test_every_numeric_library_gets_the_same_threads():
     variables = worker_variables(Path("/env/bin"), Path("/import"), 3, {"OMP_NUM_THREADS": "17"})
     assert {variables[name] for name in THREAD_VARIABLES} == {"3"}
+
+
+@pytest.mark.parametrize(
+    ("named", "count", "seen"),
+    [(None, 1, "0"), (None, 2, "0,1"), ("3,1", 1, "3"), ("GPU-8932f937,2", 1, "GPU-8932f937"), ("", 1, "")],
+)
+def test_a_run_sees_as_many_gpus_as_it_trains_on_the_first_that_the_user_leaves(named, count, seen):
+    source = {} if named is None else {"CUDA_VISIBLE_DEVICES": named}
+    assert gpu_variables(visible_gpus(count, source)) == {
+        "CUDA_VISIBLE_DEVICES": seen,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
 
 
 def test_building_keeps_the_users_indexes_and_drops_what_misleads_pip():

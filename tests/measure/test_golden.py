@@ -69,6 +69,46 @@ def test_step_times(run):
     assert metrics["step_time_jitter_ms"] == 0
 
 
+# Enqueued at once, done by the device in 4.5 s: the window of the steps above.
+ENQUEUED = {"step_s": 2**-10, "tail_s": WINDOW_S - 16 * 2**-10}
+
+
+def test_a_devices_own_step_times_go_before_those_of_the_dispatch(run):
+    figures = compute(run(**ENQUEUED, device_s=[0.25] * 14 + [0.5] * 2))
+    assert figures.metrics["throughput"] == pytest.approx(8 * 300 / WINDOW_S, rel=EXACT)
+    assert figures.metrics["step_time_p50_ms"] == 250
+    assert figures.metrics["step_time_p99_ms"] == 500
+    assert not figures.warnings
+
+
+def test_without_them_step_times_show_the_dispatch_and_a_warning_says_so(run):
+    figures = compute(run(**ENQUEUED))
+    assert figures.metrics["step_time_p50_ms"] == pytest.approx(1000 * 2**-10, rel=EXACT)
+    assert any("step times show the dispatch" in warning for warning in figures.warnings)
+
+
+@pytest.mark.parametrize(
+    ("device_s", "said"),
+    [
+        ([0.25] * 16, "11.1% of the window lies after the last step's end"),
+        ([0.5] * 16, "ended 77.8% of the window after"),
+    ],
+)
+def test_a_devices_times_that_do_not_fill_the_window_are_told(run, device_s, said):
+    assert any(said in warning for warning in compute(run(**ENQUEUED, device_s=device_s)).warnings)
+
+
+def test_times_of_a_device_that_are_not_one_a_step_are_not_taken(run):
+    assert compute(run(device_s=[0.125] * 15)).metrics["step_time_p50_ms"] == 250
+
+
+def test_updates_that_the_loss_scaling_left_out_are_counted_and_told(run):
+    figures = compute(run(skipped=3))
+    assert figures.metrics["skipped_updates"] == 3, "of the timed steps alone"
+    assert any("3 updates of the timed steps were left out" in warning for warning in figures.warnings)
+    assert compute(run()).metrics["skipped_updates"] == 0
+
+
 def test_jitter_is_the_scaled_median_deviation(run):
     # the median is 0.375, every step is 0.125 from it
     assert compute(run(step_s=[0.25, 0.5])).metrics["step_time_jitter_ms"] == pytest.approx(1.4826 * 125, rel=EXACT)

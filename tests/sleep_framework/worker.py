@@ -11,6 +11,8 @@ request["framework"]["options"] says what happens; a list is repeated for as man
     steady          the warm-up's verdict; default true
     step_s          seconds of a timed step, a number or a list; default 0.01
     tail_s          seconds from the last step's end to the window's; default 0
+    device_s        list: a device's own seconds of each timed step, from the window's begin on; default: left out
+    skipped         updates left out in each reading of losses; default: left out
     items           {unit: a number or a list}; default {"samples": 1}
     flops           a number or a list; default 1e6
     data_wait_s     a number or a list, a part of the step's time; default 0
@@ -126,7 +128,8 @@ class Pass:
 
     def read(self, losses):
         values = [value if math.isfinite(value) else None for value in losses]
-        self.write("losses", phase=self.phase_name, first=0, values=values)
+        skipped = {key: self.options[key] for key in ("skipped",) if key in self.options}
+        self.write("losses", phase=self.phase_name, first=0, values=values, **skipped)
         if None in values:
             raise Ended("diverged", f"the loss became nan at step {values.index(None)} of the phase {self.phase_name}")
 
@@ -196,6 +199,10 @@ class Pass:
         end = self.clock.now()
         cpu_s = self.options.get("cpu_s", 0.0)
         self.write("window", begin=begin, end=end, steps=self.measure["steps"], cpu_s=cpu_s)
+        if "device_s" in self.options:
+            self.write(
+                "step_ends", phase="timed", end=[begin + t for t in itertools.accumulate(self.options["device_s"])]
+            )
         self.read(losses)
         if self.missing("peak"):
             return

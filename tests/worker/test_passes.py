@@ -9,6 +9,7 @@ import numpy
 import pytest
 
 from tbd.data.source import Batch
+from tbd.frameworks import base
 from tbd.frameworks.base import Unsupported
 from tbd.worker import passes
 from tbd.worker.events import Events
@@ -30,7 +31,7 @@ class Framework:
         return multiply
 
 
-class Training:
+class Training(base.Training):
     """Counts what is asked of it; its losses come from `loss_of(step)`."""
 
     def __init__(self, loss_of=lambda step: 1.0):
@@ -124,6 +125,31 @@ def test_the_first_product_only_warms_up(tmp_path: Path) -> None:
     event = next(e for e in run(tmp_path, "timing", Training()) if e["event"] == "matrix_product")
     assert len(event["seconds"]) == passes.PEAK_REPEATS
     assert event["size"] == passes.PEAK_SIZE["cpu"]
+
+
+class Asynchronous(Training):
+    """A device that is done with a step only when it is waited for."""
+
+    def wait(self):
+        super().wait()
+        self.ends = [float(step) for step in range(self.read, self.steps)]
+
+    def step_ends(self):
+        return self.ends
+
+
+def test_a_device_tells_its_own_times_of_every_phases_steps(tmp_path: Path) -> None:
+    events = run(tmp_path, "timing", Asynchronous())
+    told = {e["phase"]: len(e["end"]) for e in events if e["event"] == "step_ends"}
+    steps = {phase: sum(len(e["end"]) for e in events if e["event"] == "steps" and e["phase"] == phase)
+             for phase in ("compile", "warmup", "timed")}  # fmt: skip
+    assert told == steps
+
+
+def test_what_the_loss_scaling_left_out_is_told(tmp_path: Path) -> None:
+    training = Training()
+    training.skipped = lambda: 2
+    assert {e["skipped"] for e in run(tmp_path, "timing", training) if e["event"] == "losses"} == {2}
 
 
 def test_trace_records_steps_that_ran_before_without_it(tmp_path: Path) -> None:

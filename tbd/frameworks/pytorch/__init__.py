@@ -1,5 +1,6 @@
 """PyTorch: what is known of it without importing it (tbd/frameworks/__init__.py). The adapter is adapter.py."""
 
-DEVICES = ("cpu",)  # the code for a GPU is here, but its figures are not right yet: device times, device memory
-PRECISIONS = ("fp32", "fp64")
+DEVICES = ("cpu", "gpu")
+PRECISIONS = {"cpu": ("fp32", "fp64", "bf16", "fp16"), "gpu": ("fp32", "tf32", "bf16", "fp16", "fp64")}
+COMPILE = ("eager", "inductor")
 WITHOUT = {}

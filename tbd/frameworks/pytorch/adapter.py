@@ -3,10 +3,9 @@
 import torch
 
 from tbd import models
-from tbd.frameworks.base import Framework, Unsupported, cpu_name
+from tbd.frameworks.base import PRECISIONS, Framework, Unsupported, cpu_name
+from tbd.frameworks.pytorch import inductor
 from tbd.frameworks.pytorch.training import PyTorchTraining
-
-DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
 
 
 class PyTorch(Framework):
@@ -15,17 +14,21 @@ class PyTorch(Framework):
     def __init__(self, request):
         super().__init__(request)
         hardware = request["hardware"]
-        self.dtype = DTYPES[request["precision"]]
+        storage, products, _ = PRECISIONS[request["precision"]]
+        self.dtype = getattr(torch, storage)
+        self.products = torch.float32 if products == "tfloat32" else getattr(torch, products)
         torch.set_num_threads(hardware["threads"])
         if torch.get_num_interop_threads() != 1:  # can be set only once in a process
             torch.set_num_interop_threads(1)
         self.device = device_of(hardware["device"])
         if self.device.type == "cuda":
             # fp32 means IEEE arithmetic; by default cuDNN's convolutions and LSTMs round their inputs to TF32
-            torch.backends.cudnn.conv.fp32_precision = "ieee"
-            torch.backends.cudnn.rnn.fp32_precision = "ieee"
-            torch.backends.cuda.matmul.fp32_precision = "ieee"
+            arithmetic = "tf32" if products == "tfloat32" else "ieee"
+            torch.backends.cudnn.conv.fp32_precision = arithmetic
+            torch.backends.cudnn.rnn.fp32_precision = arithmetic
+            torch.backends.cuda.matmul.fp32_precision = arithmetic
             torch.backends.cudnn.benchmark = True  # pick each convolution's fastest algorithm in its first step
+        self.compiler = inductor.Inductor(self.device) if request.get("compile") == "inductor" else None
 
     def version(self):
         return torch.__version__
@@ -39,7 +42,9 @@ class PyTorch(Framework):
     def build(self, specification, weights):
         network = models.network(specification.name, "pytorch").NETWORK
         updates = specification.updates(self.global_batch_size)
-        return PyTorchTraining(network, specification, updates, weights, self.device, self.dtype)
+        return PyTorchTraining(
+            network, specification, updates, weights, self.device, self.dtype, self.products, self.compiler
+        )
 
     def out_of_memory(self, error):
         # torch.OutOfMemoryError comes from the CUDA allocator; the CPU's says "DefaultCPUAllocator: can't allocate
@@ -49,7 +54,7 @@ class PyTorch(Framework):
         )
 
     def matrix_product(self, size):
-        a, b = (torch.rand(size, size, dtype=self.dtype, device=self.device) for _ in range(2))
+        a, b = (torch.rand(size, size, dtype=self.products, device=self.device) for _ in range(2))
         out = torch.empty_like(a)
 
         def product():

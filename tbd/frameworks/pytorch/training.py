@@ -8,47 +8,83 @@ What tbd/models/<model>/pytorch.py defines as NETWORK, an nn.Module:
                                   network keeps beside them is a constant zero
     forward(inputs, update)       the loss, a scalar, that the update of that name goes down. `inputs` are the update's
                                   arrays as tensors, reals in the run's precision
+    outputs(inputs)               {name: tensor} of what data are made from, where they are: Training.outputs
 
-Which tensors need a gradient is the adapter's business: in an update its own, and no others.
+Which tensors need a gradient is the adapter's business: in an update its own, and no others. In mixed precision the
+network runs under torch.autocast, and may leave all types to it; what needs autocast's type itself, as a function with
+a gradient of its own does, asks product_type().
 """
 
-import collections
+import contextlib
+import time
 
 import numpy
 import torch
 
-from tbd.frameworks.base import RUN_AHEAD, Training
+from tbd.frameworks import base
+from tbd.frameworks.base import RUN_AHEAD, Training, Unsupported
 from tbd.frameworks.pytorch import memory, trace
 from tbd.frameworks.pytorch import optimizer as optimizers
 from tbd.models.specification import learning_rate_at
 
 
-class TrainedUpdate:
-    """An Update of the specification with its tensors, those that it trains, and its torch optimizer."""
+def product_type(tensor):
+    """The type in which a product of the tensor is taken: autocast's where it is on, else the tensor's own."""
+    device = tensor.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype
 
-    def __init__(self, update, parameters, tensors):
+
+class TrainedUpdate:
+    """An Update of the specification with its tensors, those that it trains, and its torch optimizer.
+
+    `scaled`: whether fp16's loss scaling is needed. It waits for the device nowhere but in RMSprop, which has no fused
+    kernel to leave an update out by itself.
+    """
+
+    def __init__(self, update, parameters, tensors, device, scaled):
         self.name, self.repeat = update.name, update.repeat
         self.specified = update.optimizer
         by_name = {p.name: p for p in parameters}
         self.parameters = [by_name[name] for name in update.parameters]
         self.tensors = [tensors[p.name] for p in self.parameters]
         self.optimizer = optimizers.create(update.optimizer, self.parameters, tensors)
+        self.optimizer.register_step_post_hook(self.count)
+        self.scaler = torch.amp.GradScaler(
+            device.type,
+            init_scale=base.LOSS_SCALE,
+            growth_factor=base.LOSS_SCALE_GROWTH,
+            backoff_factor=base.LOSS_SCALE_BACKOFF,
+            growth_interval=base.LOSS_SCALE_INTERVAL,
+            enabled=scaled,
+        )
+        self.left_out = 0  # updates that the scaler left out, less those that were applied: a tensor where it decides
 
     def apply(self, step):
         """Move the tensors by their gradients, with the learning rate of the step of that number."""
         if self.specified.clip_norm is not None:
+            self.scaler.unscale_(self.optimizer)
             optimizers.clip(self.tensors, self.specified.clip_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate_at(self.specified, step)
-        self.optimizer.step()
+        self.left_out += 1
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         if self.specified.clip_weights is not None:
             optimizers.clip_weights(self.tensors, self.specified.clip_weights)
         self.optimizer.zero_grad(set_to_none=True)
 
+    def count(self, optimizer, *_):
+        """The optimizer's hook after a step: a fused one was handed `found_inf`, 1 where it then moved nothing."""
+        self.left_out = self.left_out - 1 + getattr(optimizer, "found_inf", 0)
+
 
 class PyTorchTraining(Training):
-    def __init__(self, network, specification, updates, weights, device, dtype):
+    """`products`: the type of products; where it is not `dtype`, autocast is on. `compiler`: an Inductor, or None."""
+
+    def __init__(self, network, specification, updates, weights, device, dtype, products=None, compiler=None):
         self.specification, self.device, self.dtype = specification, device, dtype
+        mixed = products not in (None, dtype)
+        self.autocast = torch.autocast(device.type, products) if mixed else contextlib.nullcontext()
         with torch.device("meta"):  # no memory and no initialiser: every array is set below
             self.network = network(specification)
         self.network.to_empty(device=device).to(dtype=dtype, memory_format=torch.channels_last)
@@ -59,29 +95,54 @@ class PyTorchTraining(Training):
             self.tensors = self.network.canonical()
             for name, tensor in self.tensors.items():
                 tensor.copy_(torch.as_tensor(weights[name]))
-        self.updates = [TrainedUpdate(update, specification.parameters, self.tensors) for update in updates]
+        scaled = products == torch.float16
+        self.updates = [TrainedUpdate(u, specification.parameters, self.tensors, device, scaled) for u in updates]
         self.turns = [(update, n) for update in self.updates for n in range(update.repeat)]
         self.active = None  # the update whose tensors need a gradient
         self.steps = 0
         self.unread = []  # detached losses, on the device
-        self.events = collections.deque()  # one a step in flight
+        self.compiled = compiler is not None
+        self.forward = compiler(self.network) if compiler else self.network
+        self.begun = None  # when the device was idle and the first of the events was recorded; None after a wait()
+        self.begun_at = None  # the same, of the steps before the last wait()
+        self.events = []  # on a GPU one more than steps since then
 
     def step(self, arrays):
+        if self.device.type != "cuda":
+            self.train(self.inputs(arrays))
+            return
+        if self.begun is None:
+            self.events = [self.mark()]
+            self.begun = time.monotonic()
         self.train(self.inputs(arrays))
-        if self.device.type == "cuda":
-            self.events.append(torch.cuda.Event())
-            self.events[-1].record()
-            if len(self.events) > RUN_AHEAD:
-                self.events.popleft().synchronize()
+        self.events.append(self.mark())
+        if len(self.events) > RUN_AHEAD + 1:
+            self.events[-RUN_AHEAD - 1].synchronize()
+
+    def mark(self):
+        """An event recorded on the device now."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def step_ends(self):
+        if self.device.type != "cuda":
+            return None
+        if self.begun_at is None:
+            return []
+        # between neighbours, since CUDA gives the time between two events as a float32 of milliseconds
+        pairs = zip(self.events, self.events[1:], strict=False)
+        return list(self.begun_at + numpy.cumsum([a.elapsed_time(b) / 1e3 for a, b in pairs]))
 
     def train(self, inputs, entered=lambda phase: None):
         """One step over the tensors of inputs(). `entered(phase)` is called as each phase begins."""
         for (update, _), tensors in zip(self.turns, inputs, strict=True):
             self.activate(update)
             entered("forward")
-            loss = self.network(tensors, update.name)
+            with self.autocast:
+                loss = self.forward(tensors, update.name)
             entered("backward")
-            loss.backward()
+            update.scaler.scale(loss).backward()
             entered("update")
             update.apply(self.steps)
         self.steps += 1
@@ -114,7 +175,13 @@ class PyTorchTraining(Training):
     def wait(self):
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-            self.events.clear()
+            self.begun_at, self.begun = self.begun, None
+
+    def skipped(self):
+        total = sum(float(update.left_out) for update in self.updates)
+        for update in self.updates:
+            update.left_out = 0
+        return int(total)
 
     def losses(self):
         if not self.unread:
@@ -123,6 +190,11 @@ class PyTorchTraining(Training):
         self.unread.clear()
         return values
 
+    def outputs(self, arrays):
+        with torch.no_grad(), self.autocast:
+            found = self.network.outputs(self.tensors_of(arrays))
+        return {name: array_of(tensor.float()) for name, tensor in found.items()}
+
     def weights(self):
         return {name: array_of(tensor) for name, tensor in self.tensors.items()}
 
@@ -130,9 +202,16 @@ class PyTorchTraining(Training):
         found = {}
         for update in self.updates:
             self.activate(update)
-            loss = self.network(self.tensors_of(self.specification.update_arrays(arrays, update.name, 0)), update.name)
-            gradients = torch.autograd.grad(loss, update.tensors)
-            named = zip(update.parameters, gradients, strict=True)
+            inputs = self.tensors_of(self.specification.update_arrays(arrays, update.name, 0))
+            scale = update.scaler.get_scale()
+            while True:
+                with self.autocast:
+                    loss = self.forward(inputs, update.name)
+                gradients = torch.autograd.grad(loss * scale, update.tensors)
+                if scale <= 1 or all(g.isfinite().all() for g in gradients):
+                    break
+                scale *= base.LOSS_SCALE_BACKOFF
+            named = zip(update.parameters, (g / scale for g in gradients), strict=True)
             found[update.name] = loss.item(), {p.name: array_of(gradient) for p, gradient in named}
         return found
 
@@ -140,6 +219,10 @@ class PyTorchTraining(Training):
         return trace.tracing(path, self.device)
 
     def record_memory(self, arrays):
+        if self.compiled:
+            raise Unsupported(
+                "compile=inductor: what compiled code allocates is seen by no operator: use compile=eager"
+            )
         return memory.record(self, arrays)
 
 

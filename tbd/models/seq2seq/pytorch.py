@@ -5,6 +5,8 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from tbd.frameworks.pytorch.training import product_type
+
 
 class Network(nn.Module):
     """Gives the loss of a batch. PyTorch's gate order (i, f, g, o) and layouts are the canonical ones."""
@@ -109,10 +111,10 @@ class Recurrent:
 
     def __init__(self, weight):
         self.steps = []  # [(gradient by the product, input)], filled in the backward pass
-        self.weight = Gathered.apply(weight, self.steps)
+        self.weight = Gathered.apply(weight.to(product_type(weight)), self.steps)
 
     def __call__(self, x):
-        return Step.apply(x, self.weight, self.steps)
+        return Step.apply(x.to(self.weight.dtype), self.weight, self.steps)
 
 
 class Gathered(torch.autograd.Function):

@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 FRAMEWORKS := $(patsubst tbd/frameworks/%/adapter.py,%,$(wildcard tbd/frameworks/*/adapter.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test ui lint bench-overhead lock clean
+.PHONY: help setup run test ui lint parity-full bench-overhead lock clean
 
 help: ## these lines
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -35,6 +35,9 @@ ui: setup ## the record in a browser
 
 test: setup lint ## all tests
 	@$(BIN)/python -m pytest
+
+parity-full: setup ## every network at its full size against PyTorch in float64, hours; the report: docs/parity.md
+	@$(BIN)/python -m tests.parity.full
 
 lint: setup ## style, types, and the syntax that old frameworks need
 	@$(BIN)/ruff check .

@@ -1,6 +1,9 @@
 """The cells, the frameworks' interpreters and the requests that the tests give them."""
 
+import json
 import os
+import pathlib
+import subprocess
 
 from tbd import frameworks, models
 from tbd.launch import environments
@@ -16,10 +19,10 @@ def model_of(network):
     return network.partition(":")[0]
 
 
-def options_of(network):
-    """{option: value} of a network at its small size."""
+def options_of(network, size="small"):
+    """{option: value} of a network."""
     model, _, variant = network.partition(":")
-    return {**(known.variants(model)[variant] if variant else {}), "size": "small"}
+    return {**(known.variants(model)[variant] if variant else {}), "size": size}
 
 
 def refused(network, framework):
@@ -48,10 +51,10 @@ def framework_python(name):
     return os.environ.get("TBD_TEST_PYTHON_" + name.upper()) or str(environments.ensure(name).python)
 
 
-def request(network, framework, precision, output, rows=8):
-    """A request (docs/request.md) for a network at its small size on the CPU, in batches of so many rows."""
+def request(network, framework, precision, output, rows=8, size="small"):
+    """A request (docs/request.md) for a network on the CPU, in batches of so many rows."""
     model = model_of(network)
-    specification = models.create(model, options_of(network))
+    specification = models.create(model, options_of(network, size))
     return {
         "schema": 1,
         "spool_id": "0" * 32,
@@ -59,7 +62,7 @@ def request(network, framework, precision, output, rows=8):
         "seed": 1,
         "batch_size": known.batch_size(specification, rows),
         "precision": precision,
-        "model": dict(specification.options, name=model, size="small"),
+        "model": dict(specification.options, name=model, size=size),
         "framework": {"name": framework},
         "hardware": {"name": "cpu", "device": "cpu", "devices": 1, "nodes": 1, "threads": 1},
         "data": {"name": "synthetic"},
@@ -67,3 +70,11 @@ def request(network, framework, precision, output, rows=8):
         "rank": 0,
         "world_size": 1,
     }
+
+
+def observe(python, folder, request, *flags):
+    """Run observe.py on a request in the environment of `python`, into the folder."""
+    (folder / "request.json").write_text(json.dumps(request))
+    command = [python, str(pathlib.Path(__file__).parent / "observe.py"), str(folder / "request.json"), str(folder)]
+    done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stderr[-4000:]}"

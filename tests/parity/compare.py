@@ -44,9 +44,9 @@ def failures(observed, reference, own=None):
         return wrong
     own_errors = errors(own, reference) if own is not None else {}
     for key, error in errors(observed, reference).items():
-        bound = float64_bound(key) if own is None else float32_bound(key, own_errors[key])
-        if not error <= bound:  # a NaN fails too
-            wrong.append(f"{key}: error {error:.2e}, bound {bound:.2e}")
+        allowed = bound(key, own_errors.get(key))
+        if not error <= allowed:  # a NaN fails too
+            wrong.append(f"{key}: error {error:.2e}, bound {allowed:.2e}")
     return wrong
 
 
@@ -65,11 +65,10 @@ def different_arrays(observed, reference):
     return wrong
 
 
-def float64_bound(key):
-    return LOSS if is_loss(key) or key == "losses" else GRADIENT
-
-
-def float32_bound(key, own_error):
+def bound(key, own_error=None):
+    """How large the error of a key may be: in float64, or where PyTorch's own in float32 is given, in float32."""
+    if own_error is None:
+        return LOSS if is_loss(key) or key == "losses" else GRADIENT
     return LOSS_FP32 if is_loss(key) else max(FLOOR_FP32, OWN_ERRORS_FP32 * own_error)
 
 

@@ -1,15 +1,9 @@
 """Observations of the models in the frameworks' own environments, each made once a session."""
 
-import json
-import pathlib
-import subprocess
-
 import numpy
 import pytest
 
 from tests.parity import cells
-
-HERE = pathlib.Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -27,17 +21,10 @@ def observation(framework_python, tmp_path_factory):
         cell = (network, framework, precision)
         if cell not in folders:
             folder = tmp_path_factory.mktemp("-".join(cell).replace(":", "-"))
-            run(framework_python(framework), folder, *cell)
+            flags = ("--faults", "--learn") if precision == "fp32" else ()
+            cells.observe(framework_python(framework), folder, cells.request(*cell, str(folder)), *flags)
             folders[cell] = folder
         with numpy.load(folders[cell] / (fault + ".npz")) as found:
             return dict(found)
 
     return observe
-
-
-def run(python, folder, network, framework, precision):
-    (folder / "request.json").write_text(json.dumps(cells.request(network, framework, precision, str(folder))))
-    command = [python, str(HERE / "observe.py"), str(folder / "request.json"), str(folder)]
-    command += ["--faults", "--learn"] if precision == "fp32" else []
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stderr[-4000:]}"

@@ -35,18 +35,19 @@ def count(network):
 
 
 def main():
-    specification = models.create(sys.argv[1], {"size": "full"})
+    specification = models.create(sys.argv[1], dict(known.count_options(sys.argv[1]), size="full"))
     batch_size = known.batch_size(specification, rows=2)
     arrays = known.full(specification, specification.synthetic_batch(batch_size, numpy.random.RandomState(0)))
     network = models.network(specification.name, "pytorch").NETWORK
     weights, updates = specification.initial_weights(1), specification.updates(batch_size)
     training = PyTorchTraining(network, specification, updates, weights, torch.device("cpu"), torch.float32)
     forward = backward = 0
-    for (update, _), inputs in zip(training.turns, training.inputs(arrays), strict=True):
-        training.activate(update)
-        loss, operations = count(functools.partial(training.network, inputs, update.name))
-        forward += operations
-        backward += count(loss.backward)[1]
+    for (update, repetition), inputs in zip(training.turns, training.inputs(arrays), strict=True):
+        if repetition == 0:  # the others do the same
+            training.activate(update)
+            loss, operations = count(functools.partial(training.network, inputs, update.name))
+            forward += update.repeat * operations
+            backward += update.repeat * count(loss.backward)[1]
     specified = {"macs": specification.macs(arrays), "flops": specification.flops(arrays)}
     print(json.dumps(dict(specified, forward=forward, step=forward + backward)))
 

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from tbd.config.plan import GO, Plan, plan, repeated
 from tbd.display import Progress, summary
-from tbd.launch import environments, project
+from tbd.launch import environments, programs, project
 from tbd.launch.variables import visible_gpus
 from tbd.launch.watch import phase_of, watch
 from tbd.measure.figures import Figures, compute
@@ -117,6 +117,8 @@ def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
     manager = "local" if framework["python"] else framework["env_manager"]
     environment = environments.ensure(found, manager, framework["python"], progress.note)
     write_environment(spool, environment)
+    c["data"] = programs.provide(c["data"], progress.note)
+    spool.write_request(planned.request(spool.id, spool.path))
 
     enter(spool, progress, "launch")
     request = spool.path / "request.json"

@@ -8,11 +8,24 @@ from tbd.data import kinds
 from tbd.data.options import Option, checked
 from tbd.data.source import BadData
 
-# What is known of a source before it is opened: the kind of its samples (None: batches of whatever a model takes), and
-# its options {name: Option}.
-Entry = collections.namedtuple("Entry", "kind options")
+# What is known of a source before it is opened: the kind of its samples (None: batches of whatever a model takes), its
+# options {name: Option}, and where it runs a program in an environment of its own, that project's folder below
+# entrypoints/data: the launcher makes the environment and fills in the options `python` and `program`.
+Entry = collections.namedtuple("Entry", "kind options project")
+Entry.__new__.__defaults__ = (None,)
 
 SOURCES = {
+    "atari": Entry(
+        kinds.SEGMENTS,
+        {
+            "game": Option(str),
+            "actors_per_row": Option(int, 1),
+            "processes": Option(int, 1),
+            "python": Option(str),
+            "program": Option(str),
+        },
+        project="atari",
+    ),
     "gettext": Entry(
         kinds.SENTENCE_PAIRS,
         {"language": Option(str), "catalogues": Option(list), "root": Option(str), "max_length": Option(int, 1)},

@@ -8,8 +8,8 @@ SENTENCE_PAIRS     A sample is (source, target): the ids of a sentence and of it
                    order, without special words and not empty; their lengths are in words. The form is a SentencePairs.
 LABELLED_PICTURES  A sample is (picture, label): float32 (size, size, 3), RGB minus ImageNet's mean divided by its
                    standard deviation, and the class's number; all of one shape. The form is a LabelledPictures.
-BOXED_PICTURES     A sample is (picture, boxes, classes, scale): float32 (height, width, 3), normalised as above, scaled so
-                   that the shorter side is `shorter` pixels, or the longer one `longer` where that makes it smaller;
+BOXED_PICTURES     A sample is (picture, boxes, classes, scale): float32 (height, width, 3), normalised as above. Its
+                   shorter side is `shorter` pixels, or its longer one `longer` where that makes it smaller;
                    float32 (n, 4), n at least 1, of x1, y1, x2, y2 in its pixels with continuous edges; int32 (n,) from
                    1 on; and its pixels a pixel of the file. The form is a BoxedPictures. Pictures differ in size: the
                    reader asks shapes_of before it reads them, with the columns (heights, widths).
@@ -19,7 +19,7 @@ UTTERANCES         A sample is (spectrogram, transcript): float32 (frames, windo
                    for each whole window of it, minus the mean of all its numbers, divided by their standard deviation.
                    The form is an Utterances. shapes_of is asked before a recording is read: it gets the number of
                    frames for the spectrogram, and longest is in frames.
-SEGMENTS           A sample is (frames, actions, rewards, ends, after): consecutive steps of one player of a game. Of each
+SEGMENTS           A sample is (frames, actions, rewards, ends, after): consecutive steps of a player of a game. Of each
                    step the uint8 (size, size, HISTORY) grey frames that the player saw, the oldest first, the action's
                    number and the reward that came of it, and whether it ended an episode; `after` is the player's own
                    value of the state after the last step. A step is FRAME_SKIP of the game's frames. The form is a

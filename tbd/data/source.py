@@ -60,6 +60,11 @@ class Source(object):
     """An endless stream of batches, the same for the same request."""
 
     name = None  # as in `data=NAME`
+    emulator_s = None  # seconds that batches() has waited for emulators so far, where data are played
+
+    def connect(self, training):
+        """Called once the network is built, before any batch is asked for: data may depend on what it makes of earlier
+        data (Training.outputs), and such a source needs it."""
 
     def describe(self):
         """{"name", "digest", "source", "counts": {what: n}, "skipped": {why: n}}: what goes into the run's dataset.

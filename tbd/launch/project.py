@@ -9,6 +9,7 @@ soon as its folder exists.
 import hashlib
 import platform
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +45,7 @@ class Project:
     name: str
     python: str  # the version wanted, such as "3.11"; "" where only an interpreter that the user names can do
     steps: list[list[str]] = field(default_factory=list)  # arguments of `pip install`, one call after the other
+    trains: bool = True  # whether it has the entry point `worker`
 
     @cached_property
     def digest(self) -> str:
@@ -65,8 +67,8 @@ class Project:
         return hashlib.sha256((self.folder / "MLproject").read_bytes()).hexdigest()
 
     def worker_template(self) -> str:
-        """The worker's shell command, with REQUEST where the path of the request goes."""
-        return self.command(WORKER, {"request": REQUEST})
+        """The worker's shell command, with REQUEST where the path of the request goes; "" where it has no worker."""
+        return self.command(WORKER, {"request": REQUEST}) if self.trains else ""
 
     def command(self, entry_point: str, parameters: dict[str, str] | None = None) -> str:
         """The shell command of an entry point with its parameters, each quoted as one word."""
@@ -81,10 +83,10 @@ class Project:
             raise BadProject(f"{self.folder / 'MLproject'}, entry point {entry_point}: {error}") from error
 
 
-def load(project: str | Path) -> Project:
+def load(project: str | Path, entry_points: Sequence[str] = (WORKER, VERIFY)) -> Project:
     """The project of one of tbd's own frameworks, by name, or in any folder with an MLproject.
 
-    Raises BadProject. Reads small files only, for it is done at every start.
+    Raises BadProject, for one without these `entry_points` too. Reads small files only, for it is done at every start.
     """
     folder = Path(project).expanduser()
     if isinstance(project, str) and "/" not in project:
@@ -95,19 +97,19 @@ def load(project: str | Path) -> Project:
     if not (folder / "MLproject").is_file():
         raise BadProject(f"framework.project={project}: no file MLproject in that folder")
     content = read_yaml(folder / "MLproject")
-    for entry_point in (WORKER, VERIFY):
+    for entry_point in entry_points:
         if entry_point not in (content.get("entry_points") or {}):
             raise BadProject(f"{folder / 'MLproject'}: no entry point {entry_point}")
     name = str(content.get("name") or folder.name).removeprefix("tbd-")
     if "python_env" not in content:
-        return Project(folder, name, python="")
+        return Project(folder, name, python="", trains=WORKER in entry_points)
     environment_file = folder / str(content["python_env"])
     wanted = read_yaml(environment_file)
     if not isinstance(wanted.get("python"), str):
         raise BadProject(f'{environment_file}: no `python: "3.11"` or the like, quoted')
     groups = [wanted.get("build_dependencies") or [], wanted.get("dependencies") or []]
     steps = [[word for line in group for word in shlex.split(str(line))] for group in groups if group]
-    loaded = Project(folder, name, wanted["python"], steps)
+    loaded = Project(folder, name, wanted["python"], steps, trains=WORKER in entry_points)
     for file in loaded.requirement_files:
         if not (folder / file).is_file():
             raise BadProject(f"{environment_file}: {file} isn't there")

@@ -83,12 +83,16 @@ class Steady:
 
 @dataclass(frozen=True)
 class Window:
-    """The timed steps: `begin` and `end` were taken right after a synchronisation. `cpu_s`: of the worker's process."""
+    """The timed steps: `begin` and `end` were taken right after a synchronisation. `cpu_s`: of the worker's process.
+
+    `emulator_s`: seconds that the worker waited for emulators; None where it has none.
+    """
 
     begin: float
     end: float
     steps: int
     cpu_s: float | None
+    emulator_s: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -306,9 +310,8 @@ def _steps(thing: dict[str, Any]) -> Steps:
 
 
 def _window(thing: dict[str, Any]) -> Window:
-    window = Window(
-        _number(thing["begin"]), _number(thing["end"]), _count(thing["steps"]), _optional(thing.get("cpu_s"))
-    )
+    optional = (_optional(thing.get(key)) for key in ("cpu_s", "emulator_s"))
+    window = Window(_number(thing["begin"]), _number(thing["end"]), _count(thing["steps"]), *optional)
     if window.seconds <= 0:
         raise ValueError("the window ends before it begins")
     return window

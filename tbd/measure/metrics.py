@@ -164,6 +164,10 @@ _TABLE = (
         "data_wait_share", SHARE, "waiting for data", REST,
         lambda run: utilisation.data_wait_share(run.column("data_wait_s"), run.seconds), ".1f", terminal=True,
     ),
+    Metric(
+        "emulator_share", SHARE, "waiting for emulators, a part of that", REST,
+        lambda run: utilisation.emulator_share([t.window.emulator_s for t in run.timings], run.seconds), ".1f",
+    ),
     Metric("copy_share", SHARE, "copies to, from and within the GPU", REST, absent_on=_NO_GPU),
     Metric(
         "communication_share", SHARE, "waiting for other ranks", REST, absent_on=_everywhere("the run has one process")

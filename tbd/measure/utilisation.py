@@ -72,6 +72,14 @@ def other_cpu_cores(host_s: float, tree_s: float, controller_s: float, window_s:
     return max(others, 0.0) / window_s
 
 
+def emulator_share(emulator_s: list[float | None], window_s: float) -> float:
+    """sum(seconds that the windows waited for emulators) / window: a part of data_wait_share."""
+    waited = [seconds for seconds in emulator_s if seconds is not None]
+    if len(waited) < len(emulator_s):
+        raise Absent("the data are not played in emulators")
+    return sum(waited) / window_s
+
+
 def data_wait_share(data_wait_s: Array | None, window_s: float) -> float:
     """sum(seconds that a step waited for its batch) / window: what a faster input pipeline could gain at most."""
     if data_wait_s is None:

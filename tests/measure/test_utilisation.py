@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tbd.measure.events import Absent, Sample, Window
-from tbd.measure.utilisation import cpu_seconds, cpu_utilization, data_wait_share, other_cpu_cores
+from tbd.measure.utilisation import cpu_seconds, cpu_utilization, data_wait_share, emulator_share, other_cpu_cores
 
 WINDOW = Window(begin=10.1, end=12.1, steps=4, cpu_s=None)
 
@@ -70,6 +70,16 @@ def test_a_worker_that_ends_with_its_window_is_not_sampled_again():
     # 1.5 CPU seconds a second, sampled until 0.25 s before the window's end
     pairs = [(t, 1.5 * t) for t in np.arange(9.85, 11.86, 0.25)]
     assert cpu_seconds(samples(*pairs), WINDOW, "cpu_s") == pytest.approx(3.0, rel=1e-9)
+
+
+def test_the_share_of_emulators_is_of_all_windows():
+    assert emulator_share([0.5, 1.0], 6.0) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("waits", [[None], [0.5, None]])
+def test_data_that_are_not_played_have_no_emulator_share(waits):
+    with pytest.raises(Absent, match="not played"):
+        emulator_share(waits, 6.0)
 
 
 def test_cores_that_others_kept_busy():

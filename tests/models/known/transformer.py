@@ -29,6 +29,14 @@ def full(arrays):
     return dict(arrays, source_length=lengths, target_length=lengths)
 
 
+class MorePadding(Fault):
+    """Every row 8 positions longer: nothing changes."""
+
+    def batch(self, arrays):
+        ids = ("source", "target_input", "target_output")
+        return dict(arrays, **{name: numpy.pad(arrays[name], ((0, 0), (0, 8))) for name in ids})
+
+
 class NoSourceMask(Fault):
     """The attentions fall on the source's padding."""
 
@@ -145,7 +153,7 @@ class NormAfter(InTheNetwork):
     def wrong(self, right):
         if self.framework == "pytorch":
             return lambda self, x, *others: self.norm(x + self.compute(x, *others))
-        return lambda self, x, prefix, compute: self.norm(x + compute(x), prefix)
+        return lambda self, x, prefix, compute: self.norm(x + compute(x, prefix), prefix)
 
 
 class NoCausalMask(InTheNetwork):
@@ -170,6 +178,7 @@ def constant(framework, array):
     return jax.lax.stop_gradient(array)
 
 
+SAME = {"more_padding": MorePadding}
 FAULTS = {
     "no_source_mask": NoSourceMask,
     "padding_in_the_loss": PaddingInTheLoss,

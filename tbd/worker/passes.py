@@ -104,13 +104,14 @@ def timing(framework, training, source, request, events):
     events.phase("timed")
     recorder = StepRecorder(events)
     training.wait()
-    cpu_before = cpu_seconds()
+    cpu_before, emulator_before = cpu_seconds(), source.emulator_s
     begin = time.monotonic()
     run_steps(training, batches, measure["steps"], recorder)
     training.wait()
     end = time.monotonic()
     cpu_after = cpu_seconds()
-    events.write("window", begin=begin, end=end, steps=measure["steps"], cpu_s=cpu_after - cpu_before)
+    played = {} if source.emulator_s is None else {"emulator_s": source.emulator_s - emulator_before}
+    events.write("window", begin=begin, end=end, steps=measure["steps"], cpu_s=cpu_after - cpu_before, **played)
     finish_steps(training, recorder, events)
 
     if measure["peak"]:

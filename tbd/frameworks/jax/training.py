@@ -6,6 +6,7 @@ What tbd/models/<model>/jax.py defines as NETWORK:
     draws                               True where the network uses layers.dropout; may be missing, as False
     network(weights, inputs, update)    (loss, moved): the loss, a scalar, that the update of that name goes down, and
                                         {name of a statistic: its new value}, {} where there is none
+    outputs(weights, inputs)            {name: array} of what data are made from, where they are: Training.outputs
 
 `weights` is {canonical name: array} of every Parameter in JAX's own layouts (tbd/frameworks/layouts.py: convolutions
 HWIO, dense ones (in, out); the rest as canonical), `inputs` are the update's arrays, reals in the run's precision. A
@@ -34,6 +35,8 @@ class JaxTraining(Training):
         }
         network = network(specification)
         self.updates = [TrainedUpdate(update, network, self.parameters, self.weights_now, seed) for update in updates]
+        if hasattr(network, "outputs"):
+            self.produced = jax.jit(network.outputs)
         self.turns = [(update, n) for update in self.updates for n in range(update.repeat)]
         self.steps = 0
         self.unread = []  # losses, on the device
@@ -70,6 +73,10 @@ class JaxTraining(Training):
         values = [float(loss) for loss in self.unread]
         self.unread.clear()
         return values
+
+    def outputs(self, arrays):
+        found = self.produced(self.weights_now, self.tensors_of(arrays))
+        return {name: numpy.asarray(array, numpy.float32) for name, array in found.items()}
 
     def weights(self):
         return {p.name: canonical(self.weights_now[p.name], p.kind) for p in self.parameters}

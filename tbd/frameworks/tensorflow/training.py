@@ -4,6 +4,8 @@ What tbd/models/<model>/tensorflow.py defines as NETWORK:
 
     NETWORK(specification, variables)   `variables` is {canonical name: tf.Variable} of every Parameter, in TensorFlow's
                                         own layouts (tbd/frameworks/layouts.py): convolutions HWIO, dense ones (in, out)
+    outputs(inputs), output_signature   {name: tensor} of what data are made from, where they are (Training.outputs),
+                                        and the TensorSpecs of `inputs`
     signature(dtype, update)            {array's name: tf.TensorSpec} of what the update of that name takes; a size that
                                         changes from batch to batch is None, so that one graph serves them all
     network(inputs, update)             the loss, a scalar, that the update of that name goes down. `inputs` are the
@@ -34,6 +36,9 @@ class TensorFlowTraining(Training):
             self.updates = [
                 TrainedUpdate(update, network, self.parameters, self.variables, device, dtype) for update in updates
             ]
+        if hasattr(network, "outputs"):
+            signature = [network.output_signature]
+            self.produced = tf.function(network.outputs, input_signature=signature, autograph=False)
         self.turns = [(update, n) for update in self.updates for n in range(update.repeat)]
         self.steps = 0
         self.unread = []  # losses, on the device
@@ -75,6 +80,11 @@ class TensorFlowTraining(Training):
         values = [float(loss) for loss in self.unread]
         self.unread.clear()
         return values
+
+    def outputs(self, arrays):
+        with tf.device(self.device):
+            found = self.produced(self.tensors_of(arrays))
+        return {name: tf.cast(tensor, tf.float32).numpy() for name, tensor in found.items()}
 
     def weights(self):
         return {p.name: layouts.canonical(self.variables[p.name].numpy(), p.kind) for p in self.parameters}

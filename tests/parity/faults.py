@@ -73,7 +73,7 @@ class PaddingShifted(Fault):
 
     @classmethod
     def fits(cls, specification):
-        return specification.name == "resnet50"
+        return hasattr(specification, "batch_norms")  # convolutional networks, which all pad
 
     def planted(self):
         shifted = {"pytorch": pytorch_padding, "tensorflow": tensorflow_padding, "jax": jax_padding}

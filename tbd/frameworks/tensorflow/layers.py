@@ -3,27 +3,39 @@
 import tensorflow as tf
 
 
-def convolution(x, weight, stride):
-    """A convolution without bias whose padding is (kernel - 1) / 2 on both sides, for odd kernels.
+def at_least_float32(x):
+    """bf16 and fp16 as float32; float32 and float64 as they are."""
+    return tf.cast(x, tf.float32) if x.dtype in (tf.bfloat16, tf.float16) else x
+
+
+def convolution(x, weight, stride, padded=True):
+    """A convolution without bias whose padding is (kernel - 1) / 2 on both sides, for odd kernels; or none.
 
     With stride 1 that is "SAME"; with stride 2 "SAME" would pad more at the end than at the beginning. Explicit padding
     says it in one word, but TensorFlow 2.21 has no oneDNN kernel for its gradient by the input: 2 to 18 times slower.
     """
-    if stride == 1:
+    if padded and stride == 1:
         return tf.nn.conv2d(x, weight, 1, "SAME")
-    edge = (int(weight.shape[0]) - 1) // 2
-    return tf.nn.conv2d(padded(x, edge) if edge else x, weight, stride, "VALID")
+    edge = (int(weight.shape[0]) - 1) // 2 if padded else 0
+    return tf.nn.conv2d(with_zeros(x, edge), weight, stride, "VALID")
 
 
-def max_pool(x, kernel, stride):
-    """Max-pooling of values that are not negative, with zeros around them, (kernel - 1) / 2 on both sides."""
-    edge = (kernel - 1) // 2
-    return tf.nn.max_pool2d(padded(x, edge), kernel, stride, "VALID")
+def max_pool(x, kernel, stride, padded=True):
+    """Max-pooling of values that are not negative, with zeros around them, (kernel - 1) / 2 on both sides; or none."""
+    return tf.nn.max_pool2d(with_zeros(x, (kernel - 1) // 2 if padded else 0), kernel, stride, "VALID")
 
 
-def padded(x, edge):
+def average_pool(x, kernel, stride, padded=True):
+    """Means over the places that exist of windows that reach (kernel - 1) / 2 over the border; or not.
+
+    With padding, for a stride of 1.
+    """
+    return tf.nn.avg_pool2d(x, kernel, stride, "SAME" if padded else "VALID")
+
+
+def with_zeros(x, edge):
     """The images with `edge` rows and columns of zeros on each side."""
-    return tf.pad(x, [[0, 0], [edge, edge], [edge, edge], [0, 0]])
+    return tf.pad(x, [[0, 0], [edge, edge], [edge, edge], [0, 0]]) if edge else x
 
 
 def batch_norm(x, weight, bias, running_mean, running_variance, epsilon, momentum):
@@ -53,3 +65,23 @@ def batch_norm(x, weight, bias, running_mean, running_variance, epsilon, momentu
     running_mean.assign(mean)
     running_variance.assign(variance)
     return y
+
+
+def cross_entropy(logits, labels, smoothing=0.0):
+    """-log softmax(logits)[label] of each row: logits (rows, classes), labels (rows,), in at least float32.
+
+    With smoothing, that share of the label is spread evenly over all classes.
+    """
+    logits = at_least_float32(logits)
+    if not smoothing:
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    classes = logits.shape[-1]
+    on = 1 - smoothing + smoothing / classes
+    return tf.nn.softmax_cross_entropy_with_logits(
+        tf.one_hot(labels, classes, on, smoothing / classes, dtype=logits.dtype), logits
+    )
+
+
+def dropout(x, rate):
+    """x with each number zeroed with probability `rate` and the others divided by 1 - rate."""
+    return tf.nn.dropout(x, rate) if rate else x

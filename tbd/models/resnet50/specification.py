@@ -9,22 +9,18 @@ downsample.1 (batch norm); elsewhere it is the identity. The stem is conv1 7x7 s
 The loss is the mean cross-entropy over the batch.
 """
 
-import collections
 import math
 import re
 
-import numpy
-
-from tbd.data import kinds
 from tbd.data.options import Option
-from tbd.models.specification import Specification, parameter, sgd
+from tbd.models.pictures import PictureClassifier
+from tbd.models.specification import parameter, sgd
 
 EXPANSION = 4  # a bottleneck's output has 4 times its width (He et al., table 1)
 
 
-class ResNet50(Specification):
+class ResNet50(PictureClassifier):
     name = "resnet50"
-    unit = "images"
     source = "arXiv 1512.03385 table 1; arXiv 1706.02677 section 5.1"
     SIZES = {
         "full": {"image_size": 224, "classes": 1000, "width": 64, "blocks": "3,4,6,3"},
@@ -36,7 +32,6 @@ class ResNet50(Specification):
         "width": Option(int, 1),
         "blocks": Option(str),
     }
-    takes = (kinds.LABELLED_PICTURES,)
 
     # Batch norm: y = (x - mean) / sqrt(variance + epsilon) * weight + bias with the batch's biased variance;
     # running = (1 - momentum) * running + momentum * batch statistic, the variance there being the unbiased one.
@@ -83,6 +78,11 @@ class ResNet50(Specification):
         return layers
 
     @property
+    def batch_norms(self):
+        """{name of a batch norm: how many values of a channel it sees in each row of the batch}."""
+        return {batch_norm_of(name): size * size for name, _, _, _, _, size in self.convolutions}
+
+    @property
     def features(self):
         """Channels that the last stage gives to fc."""
         return self.options["width"] * 2 ** (len(self.blocks) - 1) * EXPANSION
@@ -108,24 +108,6 @@ class ResNet50(Specification):
     def optimizer(self, batch_size):
         # arXiv 1706.02677: learning rate 0.1 at batch 256, scaled linearly; momentum 0.9; weight decay 1e-4
         return sgd(learning_rate=0.1 * batch_size / 256.0, momentum=0.9, weight_decay=1e-4)
-
-    def synthetic_batch(self, batch_size, random):
-        """Images (batch, height, width, 3) float32 of unit noise plus their class's own colour tilt; labels int32."""
-        size, classes = self.options["image_size"], self.options["classes"]
-        labels = random.randint(0, min(classes, 10), batch_size).astype(numpy.int32)
-        tilt = numpy.random.RandomState(0).standard_normal((min(classes, 10), 1, 1, 3))
-        images = random.standard_normal((batch_size, size, size, 3)) + tilt[labels]
-        return {"images": images.astype(numpy.float32), "labels": labels}
-
-    def form(self, kind):
-        return kinds.LabelledPictures(size=self.options["image_size"], classes=self.options["classes"])
-
-    def batch_of(self, samples, shape, seeds):
-        images, labels = samples
-        return {"images": images, "labels": labels}
-
-    def items(self, arrays):
-        return collections.OrderedDict(images=len(arrays["labels"]))
 
     def macs(self, arrays):
         per_image = sum(c * out * k * k * size * size for _, c, out, k, _, size in self.convolutions)

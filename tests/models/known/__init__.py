@@ -23,9 +23,9 @@ and, where its model needs it:
 import importlib
 
 LEARNING_STEPS = 60
-# Where a ReLU's input is nearly 0, rounding alone can flip it and then a gradient is off by percents: of the seeds below
-# 60, this is one of the eight with which float32 stays within 1e-4 of resnet50's gradients in float64 though every weight
-# is moved by 1e-6 of itself, five times at random.
+# Where a ReLU's input is nearly 0, rounding alone can flip it and then a gradient is off by percents: of the seeds
+# below 60, this is one of the eight with which float32 stays within 1e-4 of resnet50's gradients in float64 though
+# every weight is moved by 1e-6 of itself, five times at random.
 BATCH_SEED = 54
 RING = 8  # losses at either end: one of each synthetic batch (tbd/data/synthetic.py)
 

@@ -50,6 +50,15 @@ SOURCES = {
         },
     ),
     "synthetic": Entry(None, {}),
+    "voc": Entry(
+        kinds.BOXED_PICTURES,
+        {
+            "root": Option(str),
+            "split": Option(str),
+            "workers": Option(int, 1),
+            "max_broken_share": Option(float, 0.0, 1.0),
+        },
+    ),
 }
 
 

@@ -5,21 +5,15 @@ epoch from the seed; the batches are the same whatever the number of processes. 
 """
 
 import hashlib
-import itertools
-import logging
 import os
 
 import numpy
 
 from tbd.data import kinds
-from tbd.data.prefetch import InProcesses, InThread
-from tbd.data.source import BadData, Share, Source, absolute, batch_of
+from tbd.data.decoded import SPARES, Decoded, import_pictures
+from tbd.data.source import BadData, absolute, batch_of
 
 ENDINGS = (".jpg", ".jpeg")
-AHEAD = 2  # batches that wait for the loop, beside the one or two that each process has ready or in hand
-SPARES = 9  # pictures that may take a broken one's place, one after another
-
-logger = logging.getLogger(__name__)
 
 
 def resolve(options, cache):
@@ -31,35 +25,26 @@ def open_source(specification, request):
     return Pictures(specification, request)
 
 
-class Pictures(Source):
+class Pictures(Decoded):
     name = "imagenet"
 
     def __init__(self, specification, request):
         data = request["data"]
-        try:
-            from tbd.data import pictures
-        except ImportError as error:
-            raise BadData("data=imagenet needs Pillow in the framework's environment: %s" % error)
-        self._reader = pictures
-        self._specification = specification
-        self._share = Share(request)
+        self._pictures = import_pictures(self.name)
+        super(Pictures, self).__init__(specification, request, self._pictures.read_batch)
         self._rows = specification.rows(None, self._share.batch_size)  # of all ranks
         form = specification.form(kinds.LABELLED_PICTURES)
         self._image_size = form.size
-        self._workers = data["workers"]
         self._folder = os.path.join(data["root"], data["split"])
         self._paths, self._labels, self._classes, self._ignored, self._digest = scan(data["root"], data["split"])
         if len(self._classes) > form.classes:
             message = "%s has %d classes but the model has %d: set model.classes=%d"
             raise BadData(message % (self._folder, len(self._classes), form.classes, len(self._classes)))
-        self._broken_share = data["max_broken_share"]
-        self._most_broken = int(self._broken_share * len(self._paths))
-        self._broken = {}  # {path: what is wrong}, as far as found
-        self._processes = self._thread = None
+        self.files = len(self._paths)
 
     def describe(self):
         skipped = {"not .jpg or .jpeg": self._ignored} if self._ignored else {}
-        skipped.update(("%s is broken (%s)" % (path, why), 1) for path, why in sorted(self._broken.items()))
+        skipped.update(self.skipped())
         counts = {"pictures": len(self._paths), "classes": len(self._classes)}
         return {
             "name": self.name,
@@ -71,21 +56,9 @@ class Pictures(Source):
 
     def one_of_each_shape(self):
         """The stream's first batch, decoded in this process: every batch has its shapes."""
-        return [self._batch(0, self._reader.read_batch(next(self._requests())))]
+        return [self.batch(0, self._read(next(self.requests())))]
 
-    def batches(self):
-        self.close()
-        self._processes = InProcesses(self._reader.read_batch, self._requests(), self._workers)
-        self._thread = InThread(itertools.starmap(self._batch, enumerate(self._processes)), AHEAD)
-        return self._thread
-
-    def close(self):
-        if self._thread is not None:
-            self._processes.close()
-            self._thread.close()
-            self._processes = self._thread = None
-
-    def _requests(self):
+    def requests(self):
         """What read_batch takes, batch after batch: for each of this rank's rows its picture, then the row's spares.
 
         A row's spares are the pictures of the same row in the batches that follow: which one takes a broken one's place
@@ -103,19 +76,12 @@ class Pictures(Source):
             order, first = order[size:], first + size
 
     def _picture(self, position, index):
-        return self._reader.Picture(self._paths[index], self._labels[index], self._share.seed + [position])
+        return self._pictures.Picture(self._paths[index], self._labels[index], self._share.seed + [position])
 
-    def _batch(self, number, answer):
+    def batch(self, number, answer):
         """The Batch of that number, of what read_batch gave. Raises BadData where too much is broken."""
         images, labels, broken = answer
-        for path, why in broken:
-            if path not in self._broken:
-                self._broken[path] = why
-                logger.warning("skipped %s, which is broken (%s)", path, why)
-                if len(self._broken) > self._most_broken:
-                    message = "%s is broken (%s): that makes %d of %d pictures, but data.max_broken_share=%g allows %d"
-                    counts = len(self._broken), len(self._paths), self._broken_share, self._most_broken
-                    raise BadData(message % ((path, why) + counts))
+        self.note_broken(broken)
         seeds = self._share.seeds(number, self._rows)
         if len(labels) < len(seeds):
             raise BadData("%s and %d around it are broken (%s)" % (broken[-1][0], SPARES, broken[-1][1]))

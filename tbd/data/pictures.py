@@ -1,4 +1,4 @@
-"""One picture at a time: decode a JPEG, crop, flip and normalise it. What the reading processes of imagenet.py run.
+"""One picture at a time: decode a JPEG, crop or scale, flip and normalise it. What reading processes run.
 
 Pillow is imported here and by nothing else.
 """
@@ -19,6 +19,26 @@ DEVIATION = numpy.array([0.229, 0.224, 0.225], numpy.float32)
 # What to read: `seed` a list of ints for numpy's RandomState, which chooses the crop and the flip.
 Picture = collections.namedtuple("Picture", "path label seed")
 
+# What to read with its boxes: `size` (width, height) that the file should have, `scaled` (height, width) to make of it,
+# `scale` the latter's pixels a pixel of the file; boxes float64 (n, 4) in the file's pixels, classes int32 (n,); `seed`
+# for whether to flip it.
+BoxedPicture = collections.namedtuple("BoxedPicture", "path size scaled scale boxes classes seed")
+
+
+def first_readable(candidates, read, broken):
+    """read(candidate) of the first candidate, each with a `path`, that can be read; None where none can.
+
+    Appends (path, what is wrong) of those before it to `broken`.
+    """
+    for candidate in candidates:
+        try:
+            return read(candidate)
+        except MemoryError:
+            raise
+        except Exception as error:  # Pillow raises OSError, SyntaxError, ValueError, struct.error, ...: broken
+            broken.append((candidate.path, "%s: %s" % (type(error).__name__, error)))
+    return None
+
 
 def read_batch(request):
     """(images, labels, broken) of `request`, which is (rows, size), each row a list of Pictures.
@@ -29,19 +49,47 @@ def read_batch(request):
     rows, size = request
     images, labels, broken = numpy.empty((len(rows), size, size, 3), numpy.float32), [], []
     for row, pictures in enumerate(rows):
-        for picture in pictures:
-            try:
-                images[row] = read(picture.path, size, numpy.random.RandomState(picture.seed))
-            except MemoryError:
-                raise
-            except Exception as error:  # Pillow raises OSError, SyntaxError, ValueError, struct.error, ...: broken
-                broken.append((picture.path, "%s: %s" % (type(error).__name__, error)))
-            else:
-                labels.append(picture.label)
-                break
-        if len(labels) == row:
+
+        def cropped(picture, row=row):
+            images[row] = read(picture.path, size, numpy.random.RandomState(picture.seed))
+            return picture.label
+
+        label = first_readable(pictures, cropped, broken)
+        if label is None:
             break
+        labels.append(label)
     return images[: len(labels)], numpy.array(labels, numpy.int32), broken
+
+
+def read_boxed_batch(request):
+    """(samples, shape, broken) of `request`, which is (rows, shape), each row a list of BoxedPictures to try.
+
+    samples: (picture, boxes, classes, scale), tbd/data/kinds.py's BOXED_PICTURES, of each row's first picture that can
+    be read, up to a row of which none can; broken as above.
+    """
+    rows, shape = request
+    samples, broken = [], []
+    for candidates in rows:
+        sample = first_readable(candidates, read_boxed, broken)
+        if sample is None:
+            break
+        samples.append(sample)
+    return samples, shape, broken
+
+
+def read_boxed(boxed):
+    """The sample (picture, boxes, classes, scale) of a BoxedPicture, flipped by chance."""
+    height, width = boxed.scaled
+    with Image.open(boxed.path) as picture:
+        if picture.size != boxed.size:
+            raise ValueError("it is %d x %d pixels, its annotation says %d x %d" % (picture.size + boxed.size))
+        scaled = picture.convert("RGB").resize((width, height), Image.BILINEAR)
+    factors = numpy.array([width / float(boxed.size[0]), height / float(boxed.size[1])] * 2)
+    boxes = boxed.boxes * factors
+    if numpy.random.RandomState(boxed.seed).randint(2):
+        scaled = scaled.transpose(Image.FLIP_LEFT_RIGHT)
+        boxes = numpy.stack([width - boxes[:, 2], boxes[:, 1], width - boxes[:, 0], boxes[:, 3]], 1)
+    return normalised(scaled), boxes.astype(numpy.float32), boxed.classes, boxed.scale
 
 
 def read(path, size, random):
@@ -56,7 +104,12 @@ def read(path, size, random):
         scaled = picture.convert("RGB").resize((size, size), Image.BILINEAR, box=box)
     if random.randint(2):
         scaled = scaled.transpose(Image.FLIP_LEFT_RIGHT)
-    return (numpy.asarray(scaled, numpy.float32) / 255.0 - MEAN) / DEVIATION
+    return normalised(scaled)
+
+
+def normalised(picture):
+    """(height, width, 3) float32: minus ImageNet's mean, divided by its standard deviation."""
+    return (numpy.asarray(picture, numpy.float32) / 255.0 - MEAN) / DEVIATION
 
 
 def crop(width, height, random):

@@ -1,11 +1,13 @@
 """Data that is missing or damaged: bad_data, and the file is named."""
 
+import json
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from tests.commands import end, only_spool, train
+from tests.commands import end, events, only_spool, train
+from tests.data.vocs import Folder
 
 SMALL = ["framework=pytorch", "model.size=small", "measure=smoke", "measure.passes=[timing]", "tracking=offline"]
 
@@ -48,3 +50,36 @@ def test_a_folder_whose_name_has_odd_characters(tmp_path: Path) -> None:
     quoted = "'" + str(folder).replace("'", "\\'") + "'"
     done = train(tmp_path, *SMALL, "model=seq2seq", "data=iwslt15", f"data.root={quoted}")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_of_real_photographs_some_of_them_at_fault(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "VOC2007")
+    for number in range(30):
+        width, height = [(150, 100), (100, 150)][number % 2]
+        folder.add_photo(f"{number:06d}", ["flower", "hopper"][number % 2], width, height)
+    whole = folder.picture("000000").read_bytes()
+    folder.picture("000000").write_bytes(whole[: len(whole) // 2])
+    folder.picture("000001").unlink()
+    folder.annotation("000002").write_bytes(b"caf\xe9")
+    for name, old, new in (("000003", ">person<", ">zebra<"), ("000004", "<xmax>", "<xmax>9")):
+        folder.annotation(name).write_text(folder.annotation(name).read_text().replace(old, new))
+    data = ["model=faster_rcnn", "model.classes=20", "data=voc", f"data.root={folder.root}"]
+    done = train(tmp_path, *SMALL, *data, "data.max_broken_share=0.2", "measure.steps=80")
+    assert done.returncode == 0, done.stderr
+    spool = only_spool(tmp_path)
+    described = [event for event in events(spool) if event["event"] == "dataset"][-1]
+    assert described["counts"] == {"pictures": 26, "objects": 26, "shapes": 2}
+    skipped = " ".join(described["skipped"])
+    for name in ("000000.jpg", "000001.jpg", "000002.xml", "000003.xml", "000004.xml"):
+        assert f"{name} is broken (" in skipped
+    metrics = json.loads((spool / "figures.json").read_text())["metrics"]
+    assert metrics["loss_last"] < 0.9 * metrics["loss_first"] and "data_wait_share" in metrics
+
+
+def test_a_folder_with_more_at_fault_than_allowed(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "VOC2007")
+    for name in ("1", "2"):
+        folder.add_photo(name, "flower", 150, 100)
+    folder.annotation("2").write_text("<annotation/>")
+    data = ["model=faster_rcnn", "model.classes=20", "data=voc", f"data.root={folder.root}"]
+    assert "2.xml is broken (annotation has no size/width)" in said(tmp_path, *data)

@@ -111,7 +111,8 @@ def test_padding_is_work_but_of_no_use(model):
     assert specification.flops(padded) < specification.flops(full)
     assert specification.macs(padded) < specification.macs(full)
     unit = specification.unit
-    assert specification.items(padded)[unit] < specification.items(full)[unit]
+    if unit != "images":  # those are counted whole
+        assert specification.items(padded)[unit] < specification.items(full)[unit]
 
 
 @pytest.mark.parametrize(("model", "size"), CASES)

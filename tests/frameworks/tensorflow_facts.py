@@ -22,6 +22,7 @@ def main():
         "batch_size": 4,
         "precision": "fp32",
         "world_size": 1,
+        "seed": 1,
         "pass": name,
         "framework": {"name": "tensorflow"},
         "hardware": {"device": "cpu", "threads": 2},

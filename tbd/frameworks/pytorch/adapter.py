@@ -42,6 +42,7 @@ class PyTorch(Framework):
     def build(self, specification, weights):
         network = models.network(specification.name, "pytorch").NETWORK
         updates = specification.updates(self.global_batch_size)
+        torch.manual_seed(self.request["seed"])  # what dropout draws from
         return PyTorchTraining(
             network, specification, updates, weights, self.device, self.dtype, self.products, self.compiler
         )

@@ -82,6 +82,24 @@ def cross_entropy(logits, labels, smoothing=0.0):
     )
 
 
-def dropout(x, rate):
-    """x with each number zeroed with probability `rate` and the others divided by 1 - rate."""
-    return tf.nn.dropout(x, rate) if rate else x
+def layer_norm(x, weight, bias, epsilon):
+    """(x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis, with the biased variance.
+
+    The statistics are worked out in at least float32; the result has the type of x.
+    """
+    wide = at_least_float32(x)
+    centred = wide - tf.reduce_mean(wide, -1, keepdims=True)
+    variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
+    return tf.cast(centred * tf.math.rsqrt(variance + epsilon) * weight + bias, x.dtype)
+
+
+def dropout(x, rate, generator):
+    """x with each number zeroed with probability `rate` and the others divided by 1 - rate.
+
+    The masks are of a tf.random.Generator, whose state lies on the device. It draws float32: a bfloat16 has 128 values
+    below 1, too few for a rate of 0.1.
+    """
+    if not rate:
+        return x
+    kept = generator.uniform(tf.shape(x), dtype=tf.float32) >= rate
+    return x * (tf.cast(kept, x.dtype) * (1 / (1 - rate)))

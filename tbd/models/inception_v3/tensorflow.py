@@ -9,6 +9,8 @@ from tbd.models.inception_v3.specification import AVERAGE, MAX, Convolution
 class Network:
     """The loss of a batch (tbd/frameworks/tensorflow/training.py)."""
 
+    generator = None  # what dropout draws from, given by the adapter
+
     def __init__(self, specification, variables):
         self.specification = specification
         self.variables = variables
@@ -24,7 +26,7 @@ class Network:
         pool, convolutions = specification.auxiliary
         auxiliary = self.through(convolutions, average_pool(x, pool, 3, padded=False))
         x = self.modules(specification.top, x)
-        x = dropout(tf.reduce_mean(x, [1, 2]), specification.options["dropout"])
+        x = dropout(tf.reduce_mean(x, [1, 2]), specification.options["dropout"], self.generator)
         auxiliary = tf.reduce_mean(auxiliary, [1, 2])
         loss = self.loss(x, "fc", batch["labels"])
         return loss + specification.auxiliary_weight * self.loss(auxiliary, "AuxLogits.fc", batch["labels"])

@@ -11,17 +11,16 @@ NEVER = -1e9  # added to a score: its exponential is then 0
 class Network:
     """The loss of a batch (tbd/frameworks/jax/training.py)."""
 
-    draws = True
-
     def __init__(self, specification):
         self.specification = specification
+        self.draws = specification.options["dropout"] > 0
 
     def __call__(self, weights, inputs, update):
-        return Pass(self.specification, weights, inputs["key"]).loss(inputs), {}
+        return Pass(self.specification, weights, inputs.get("key")).loss(inputs), {}
 
 
 class Pass:
-    """One forward pass over `weights`, {canonical name: array}. `key` is what its dropouts' masks are drawn from."""
+    """One forward pass over `weights`, {canonical name: array}. `key`: what masks of dropout are drawn from; None: there is none."""
 
     def __init__(self, specification, weights, key):
         self.specification, self.weights, self.key = specification, weights, key
@@ -95,6 +94,8 @@ class Pass:
         return layer_norm(x, weight, bias, self.specification.norm_epsilon)
 
     def dropout(self, x):
+        if self.key is None:
+            return x
         self.draws += 1
         return dropout(x, self.specification.options["dropout"], jax.random.fold_in(self.key, self.draws))
 

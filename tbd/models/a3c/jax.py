@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tbd.frameworks.jax.layers import at_least_float32
+from tbd.frameworks.jax.layers import at_least_float32, convolution
 
 
 class Network:
@@ -33,9 +33,7 @@ class Network:
         """(logits, values) in at least float32, of frames as bytes."""
         x = frames.astype(weights["conv1.weight"].dtype) * self.specification.frame_scale
         for name, _, _, _, stride, _ in self.specification.convolutions:
-            x = lax.conv_general_dilated(
-                x, weights[name + ".weight"], (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-            )
+            x = convolution(x, weights[name + ".weight"], stride, padded=False)
             x = jax.nn.relu(x + weights[name + ".bias"].astype(x.dtype))
         x = jax.nn.relu(dense(weights, "hidden", x.reshape(len(x), -1)))
         return at_least_float32(dense(weights, "policy", x)), at_least_float32(dense(weights, "value", x)[:, 0])

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tbd.data.kinds import HISTORY
-from tbd.frameworks.tensorflow.layers import at_least_float32
+from tbd.frameworks.tensorflow.layers import at_least_float32, convolution
 
 
 class Network:
@@ -45,7 +45,7 @@ class Network:
         """(logits, values) in at least float32, of frames as bytes."""
         x = tf.cast(frames, self.variables["conv1.weight"].dtype) * self.specification.frame_scale
         for name, stride in self.strides.items():
-            x = tf.nn.conv2d(x, self.variables[name + ".weight"], stride, "VALID")
+            x = convolution(x, self.variables[name + ".weight"], stride, padded=False)
             x = tf.nn.relu(tf.nn.bias_add(x, self.bias(name, x)))
         x = tf.nn.relu(self.dense(tf.reshape(x, [-1, self.variables["hidden.weight"].shape[0]]), "hidden"))
         return at_least_float32(self.dense(x, "policy")), at_least_float32(self.dense(x, "value")[:, 0])

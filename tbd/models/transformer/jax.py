@@ -20,7 +20,10 @@ class Network:
 
 
 class Pass:
-    """One forward pass over `weights`, {canonical name: array}. `key`: what masks of dropout are drawn from; None: there is none."""
+    """One forward pass over `weights`, {canonical name: array}.
+
+    `key`: what its dropouts' masks are drawn from; None where there is no dropout.
+    """
 
     def __init__(self, specification, weights, key):
         self.specification, self.weights, self.key = specification, weights, key

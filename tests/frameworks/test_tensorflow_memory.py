@@ -2,8 +2,9 @@
 
 import pytest
 
-from tbd.frameworks.tensorflow import memory, xplane
+from tbd.frameworks.tensorflow import memory
 from tbd.frameworks.tensorflow.memory import Event
+from tbd.frameworks.xla import xplane
 
 FORWARD, BACKWARD, OPTIMIZER = "forward/MatMul", "gradient_tape/forward/MatMul", "optimizer/ResourceApplyAdam"
 

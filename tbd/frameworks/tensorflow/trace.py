@@ -1,10 +1,9 @@
-"""TensorFlow's profile as Chrome trace JSON, which Perfetto opens."""
+"""TensorFlow's profile as a trace: docs/trace.md."""
 
 import contextlib
-import gzip
-import json
 
 from tbd.frameworks.tensorflow import xplane
+from tbd.frameworks.xla import chrome
 
 
 @contextlib.contextmanager
@@ -12,63 +11,4 @@ def tracing(path):
     """The profiler runs within; the gzipped trace is at `path` once the block is left."""
     with xplane.recording() as events:
         yield
-    with gzip.open(path, "wt", encoding="utf-8") as file:
-        json.dump(chrome_trace(events), file, separators=(",", ":"))
-
-
-def chrome_trace(events):
-    """{"traceEvents": [...]} of the profiler's events.
-
-    Operations on the host's threads are "cpu_op", named by their type (Conv2D) with the full name in args; kernels,
-    copies and fills on a GPU's streams are "kernel", "gpu_memcpy" and "gpu_memset". Times are microseconds from the
-    first.
-    """
-    kept = [(event, *kind) for event in events if (kind := category_and_name(event))]
-    start = min((event.begin_ns for event, _, _ in kept), default=0)
-    processes = numbered(event.plane for event, _, _ in kept)
-    threads = numbered((event.plane, event.line, event.line_name) for event, _, _ in kept)
-    found = [
-        {"ph": "M", "name": "process_name", "pid": number, "args": {"name": plane}}
-        for plane, number in processes.items()
-    ] + [
-        {"ph": "M", "name": "thread_name", "pid": processes[plane], "tid": number, "args": {"name": thread_name(name)}}
-        for (plane, _, name), number in threads.items()
-    ]
-    for event, category, name in sorted(kept, key=lambda one: one[0].begin_ns):
-        found.append(
-            {
-                "ph": "X",
-                "cat": category,
-                "name": name,
-                "pid": processes[event.plane],
-                "tid": threads[event.plane, event.line, event.line_name],
-                "ts": round((event.begin_ns - start) / 1000, 3),
-                "dur": round((event.end_ns - event.begin_ns) / 1000, 3),
-                "args": {"op": event.stats.get("tf_op") or xplane.operation(event)[0]},
-            }
-        )
-    return {"traceEvents": found, "displayTimeUnit": "ms"}
-
-
-def category_and_name(event):
-    """(category, name) of an event that the trace keeps, else None."""
-    if event.plane.startswith("/device:GPU"):
-        if not event.line_name.startswith("Stream"):
-            return None  # lines that the profiler derives from the streams: modules, operations, steps
-        lower = event.name.lower()
-        return {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}.get(lower[:6], "kernel"), event.name
-    operation, kind = xplane.operation(event)
-    return ("cpu_op", kind) if operation else None
-
-
-def thread_name(name):
-    """tf_Compute/4392355462739808411 -> tf_Compute."""
-    return name.split("/")[0]
-
-
-def numbered(keys):
-    """{key: 1, 2, ... in order of appearance}."""
-    found = {}
-    for key in keys:
-        found.setdefault(key, len(found) + 1)
-    return found
+    chrome.write(path, events, xplane.operation)

@@ -1,0 +1,141 @@
+"""Where the memory of one training step goes: docs/memory.md from the buffers that XLA assigned in the compiled step.
+
+A buffer is known by the phases of the instruction that makes it and of those that read it:
+
+    made in     read in               category
+    forward     backward or update    feature_maps, where it depends on the input
+    backward    update                weight_gradients, where it has the size of the weight that the reader moves
+    else                              workspace
+
+What was there before the step is known by its name.
+"""
+
+import collections
+import re
+
+from tbd.frameworks import phases
+from tbd.frameworks.jax import profiler
+
+METHOD = (
+    "XLA's buffer assignment of the compiled step, by the phases of the operations that make and read each buffer; "
+    "weights, optimizer state and input by name. A gradient that is fused with its use has no buffer; scratch memory "
+    "within library calls is not part of the assignment"
+)
+
+
+def record(training, arrays):
+    """One step of a JaxTraining recorded: a dict of docs/memory.md."""
+    training.step(arrays)  # compiled
+    training.wait()
+    inputs = training.inputs(arrays)
+    persistent = training.persistent(inputs)
+    with profiler.recording() as spaces:
+        training.train(inputs)
+        training.wait()
+    programs = profiler.ran(*spaces, "applied")
+    return description(programs, persistent)
+
+
+def description(programs, persistent):
+    """docs/memory.md of a step that ran the Programs in order; `persistent` are the buffers from before it."""
+    persistent = persistent + [b for program in set(programs) for b in scalars(program)]
+    buffers, begin, highest = list(persistent), 1, (0, 0)
+    for program in programs:
+        made, total = temporaries(program)
+        buffers += [dict(b, born=b["born"] + begin, died=b["died"] + begin) for b in made]
+        highest = max(highest, (total, total - peak(made)))
+        begin += len(program.order)
+    before = sum(b["bytes"] for b in persistent)
+    return {
+        "schema": 1,
+        "buffers": buffers,
+        "steps": [1, begin],
+        "phases": phases.bounds(map(programs[0].phases.get, programs[0].order)) if len(programs) == 1 else {},
+        # beyond the buffers there are the gaps that are left between them
+        "allocator": {"name": "XLA buffer assignment", "peak_bytes": before + highest[0], "slack_bytes": highest[1]},
+        "method": METHOD,
+    }
+
+
+def scalars(program):
+    """The arguments that are no arrays: learning rates and numbers of steps."""
+    known, sizes = ("trained[", "statistics[", "rest[", "state[", "inputs["), program.sizes()
+    names = {i.id: program.operation(i) for i in program.arguments}
+    return [buffer(sizes[i], 0, None, "other", name) for i, name in names.items() if not name.startswith(known)]
+
+
+def temporaries(program):
+    """(the buffers that a program makes outside of its arguments' memory, the bytes that it allocates for them)."""
+    of_input, moving = from_input(program), Moving(program)
+    made, allocated = [], {}
+    for one in program.buffers():
+        if one.allocation.is_entry_computation_parameter:
+            continue  # an argument, or what is written over it
+        allocated[one.allocation.index] = one.allocation.size
+        name = program.operation(one.instructions[-1]) or one.instructions[-1].name
+        read = {program.phases.get(user.id) for user in one.users}
+        kinds = {program.phases.get(i.id) for i in one.instructions if i.id in of_input}
+        weight = moving.weight(one) if "backward" in kinds and "update" in read else None
+        if weight:
+            made.append(buffer(one.size, one.born, one.died, "weight_gradients", weight))
+        elif "forward" in kinds and read & {"backward", "update"}:
+            made.append(buffer(one.size, one.born, one.died, "feature_maps", name))
+        else:
+            made.append(buffer(one.size, one.born, one.died, "workspace", name))
+    return made, sum(allocated.values())
+
+
+class Moving:
+    """Which weight an instruction of the update moves."""
+
+    def __init__(self, program):
+        self.program, self.sizes = program, program.sizes()
+        self.weights = collections.defaultdict(list)  # {id of an instruction of the update: [(weight, bytes)]}
+        for argument in program.arguments:
+            name = re.fullmatch(r"(?:trained|state)\[.*'(.*)'\]", program.operation(argument))
+            if name:
+                for user in self.readers(argument):
+                    self.weights[user.id].append((name[1], self.sizes[argument.id]))
+
+    def readers(self, instruction):
+        """The users of what an instruction gives, and of copies of it."""
+        for user in self.program.users(instruction, ()):
+            yield user
+            if user.opcode == "copy":
+                yield from self.readers(user)
+
+    def weight(self, gradient):
+        """The name of the weight of a Buffer's size that one of its users in the update moves; None where none does."""
+        for user in gradient.users:
+            if self.program.phases.get(user.id) == "update":
+                for name, size in self.weights[user.id]:
+                    if size == gradient.size:
+                        return name
+        return None
+
+
+def from_input(program):
+    """The ids of the instructions that depend on the input."""
+    found = set()
+    for number in program.order:
+        instruction = program.instructions[number]
+        sources = list(instruction.operand_ids)
+        if instruction.opcode == "parameter":
+            sources += [o for caller in program.callers[program.owner[number].id] for o in caller.operand_ids]
+        if program.operation(instruction).startswith("inputs[") or not found.isdisjoint(sources):
+            found.add(number)
+    return found
+
+
+def peak(buffers):
+    """The most bytes of the buffers that are alive at one time."""
+    changes = [(b["born"], b["bytes"]) for b in buffers] + [(b["died"], -b["bytes"]) for b in buffers]
+    highest = live = 0
+    for _, change in sorted(changes):
+        live += change
+        highest = max(highest, live)
+    return highest
+
+
+def buffer(size, born, died, category, name):
+    return {"bytes": size, "born": born, "died": died, "category": category, "name": name}

@@ -13,12 +13,12 @@ BOXED_PICTURES     A sample is (picture, boxes, classes, scale): float32 (height
                    float32 (n, 4), n at least 1, of x1, y1, x2, y2 in its pixels with continuous edges; int32 (n,) from
                    1 on; and its pixels a pixel of the file. The form is a BoxedPictures. Pictures differ in size: the
                    reader asks shapes_of before it reads them, with the columns (heights, widths).
-UTTERANCES         A sample is (spectrogram, transcript): float32 (frames, window / 2 + 1) and the ids of its characters,
-                   an int32 array that is not empty. Frame t of a recording s, samples in -1..1, is
+UTTERANCES         A sample is (spectrogram, transcript): float32 (frames, window / 2 + 1), and the ids of its
+                   characters, an int32 array that is not empty. Frame t of a recording s, samples in -1..1, is
                        log(|DFT of w s[t stride : t stride + window]|^2 + 1e-14), w the symmetric Hann window,
                    for each whole window of it, minus the mean of all its numbers, divided by their standard deviation.
-                   The form is an Utterances. shapes_of is asked before a recording is read: it gets the number of
-                   frames for the spectrogram, and longest is in frames.
+                   The form is an Utterances. The reader asks shapes_of before it reads them, with the columns (frames,
+                   transcripts); `longest` is in frames, and an utterance whose shape is None is left out.
 SEGMENTS           A sample is (frames, actions, rewards, ends, after): consecutive steps of a player of a game. Of each
                    step the uint8 (size, size, HISTORY) grey frames that the player saw, the oldest first, the action's
                    number and the reward that came of it, and whether it ended an episode; `after` is the player's own
@@ -48,8 +48,7 @@ Vocabulary = collections.namedtuple("Vocabulary", "option size special unknown")
 # size: height and width in pixels. classes: how many there are, at most.
 LabelledPictures = collections.namedtuple("LabelledPictures", "size classes")
 
-# sampling_rate: in Hz. window, stride: of the spectrogram, in samples. ids: {character: id}, those that a transcript may
-# have.
+# sampling_rate: in Hz. window, stride: of the spectrogram, in samples. ids: {character: id}, those of transcripts.
 Utterances = collections.namedtuple("Utterances", "sampling_rate window stride ids")
 
 # steps: of a segment. size: height and width of a frame in pixels. actions: how many there are.

@@ -23,6 +23,7 @@ import numpy
 
 from tbd.frameworks import layouts
 from tbd.frameworks.base import RUN_AHEAD, Training
+from tbd.frameworks.jax import memory, trace
 from tbd.frameworks.jax.update import TrainedUpdate
 
 
@@ -91,6 +92,23 @@ class JaxTraining(Training):
                 {p.name: canonical(gradients[p.name], p.kind) for p in update.parameters},
             )
         return found
+
+    def tracing(self, path):
+        return trace.tracing(path)
+
+    def persistent(self, inputs):
+        """The buffers (docs/memory.md) that are there before a step over the arrays of inputs()."""
+        found = []
+        for p in self.parameters:
+            kind = "other" if p.role == "statistic" else "weights"
+            found.append(memory.buffer(self.weights_now[p.name].nbytes, 0, None, kind, p.name))
+        for update in self.updates:
+            for arrays in update.state.values():
+                found += [memory.buffer(a.nbytes, 0, None, "optimizer_state", name) for name, a in arrays.items()]
+        return found + [memory.buffer(a.nbytes, 0, None, "input", name) for one in inputs for name, a in one.items()]
+
+    def record_memory(self, arrays):
+        return memory.record(self, arrays)
 
 
 def canonical(array, kind):

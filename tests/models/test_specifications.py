@@ -27,6 +27,19 @@ def test_resnet50_has_4_09_gmac_an_image():
     assert round(specification.flops(arrays) / 1e9, 2) == 24.30
 
 
+def test_deep_speech2_begins_as_pytorch_does():
+    weights = models.create("deep_speech2", {"size": "small", "width": 400}).initial_weights(1)
+    assert 0.049 < abs(weights["recurrent.1.backward.hidden"]).max() <= 0.05  # 1 / sqrt(400)
+    assert 0.047 < abs(weights["conv1.weight"]).max() <= (11 * 41) ** -0.5
+    assert (weights["recurrent.0.forward.bias"] == 0).all()
+    assert (weights["bn2.weight"] == 1).all()
+
+
+def test_deep_speech2_has_0_27_gmac_for_every_20_ms():
+    specification = models.create("deep_speech2", {"size": "full"})
+    assert specification.macs({"frame_length": numpy.array([2, 99, 100])}) == (1 + 50 + 50) * (1_168_992 + 265_216_864)
+
+
 @pytest.mark.parametrize(("model", "size"), CASES)
 def test_weights_of_a_seed_are_always_the_same(model, size):
     first, second, other = (models.create(model, {"size": size}).initial_weights(seed) for seed in (1, 1, 2))
@@ -75,6 +88,35 @@ def test_tokens_are_counted_without_padding():
         tokens=int(arrays["target_length"].sum()), sentences=5
     )
     assert specification.items(arrays)["tokens"] < arrays["target_input"].size
+
+
+def test_audio_is_counted_in_seconds_without_padding():
+    specification = models.create("deep_speech2", {"size": "small"})
+    arrays = batch(specification, 5)
+    assert specification.items(arrays) == collections.OrderedDict(
+        audio_seconds=arrays["frame_length"].sum() / 100, utterances=5
+    )
+
+
+def test_an_utterance_belongs_to_the_bucket_in_which_frames_and_characters_have_room():
+    specification = models.create("deep_speech2", {"size": "small"})
+    frames = [1600, 1599, 201, 200, 1, 100, 100, 3, 4, 1601]
+    labels = [[1], [1], [1], [1], [1], [1, 2] * 25, [1, 2] * 26, [1, 1], [1, 2], [1]]
+    labels = [numpy.array(label) for label in labels]
+    shapes = specification.shapes_of((frames, labels), 1600)
+    # 50 characters in 50 steps go by CTC, 52 don't, nor do two that are the same in two; 1601 frames are too many
+    assert shapes == [1600, 1600, 400, 200, 200, 200, None, None, 200, None]
+    assert specification.shapes_of(([150], [numpy.arange(60)]), 1600) == [
+        400
+    ]  # 60 characters need the room of 240 frames
+
+
+def test_synthetic_utterances_can_be_aligned():
+    specification = models.create("deep_speech2", {"size": "small", "synthetic_length": 24})
+    arrays = batch(specification, 200)
+    labels = [row[:n] for row, n in zip(arrays["labels"], arrays["label_length"], strict=True)]
+    assert None not in specification.shapes_of((arrays["frame_length"], labels), 24)
+    assert arrays["label_length"].min() >= 1
 
 
 def test_the_source_is_reversed_and_the_target_begins_and_ends():

@@ -1,0 +1,194 @@
+"""What the tests must know of deep_speech2."""
+
+import types
+import unittest.mock
+
+import numpy
+
+from tests.parity.fault import Fault
+
+# Convolutions 11 x 41 x 32 + 32 x 11 x 21 x 32; recurrent layers 2 x 3 x 1760 x (1312 + 1760 + 1) + 6 x 2 x 3 x 1760 x
+# (1760 + 1760 + 1); batch norms 2 x (32 + 32 + 7 x 1760); output 29 x 1760
+PARAMETERS = 255_868_224
+MEMORY_OPTIONS = {"width": 64, "channels": 8}
+COUNT_OPTIONS = {"synthetic_length": 24}  # the operations are so many a step; one of full size takes seconds
+CLIP_NORM = 60.0  # the gradients' norms here are 70 and more
+VARIANTS = {"rnn": {"cell": "rnn"}}
+
+
+def full(arrays):
+    """Every utterance as long as its row."""
+    return dict(arrays, frame_length=numpy.full_like(arrays["frame_length"], arrays["frames"].shape[1]))
+
+
+def spread(specification, found):
+    """A channel of the second convolution seven times as wide: it is clipped at 20, in one step in 500, and beyond 6.
+
+    Not of the first, whose batch norm moves so little that float32 can hardly add it to a 7.
+    """
+    wide = found["bn2.weight"].copy()
+    wide[0] = 7
+    return dict(found, **{"bn2.weight": wide})
+
+
+class OfGru(Fault):
+    @classmethod
+    def fits(cls, specification):
+        return specification.options["cell"] == "gru"
+
+
+class GateOrder(OfGru):
+    """The gates taken in Keras's order z, r, n."""
+
+    def weights_in(self, weights):
+        return of_recurrent(weights, lambda r, z, n: (z, r, n))
+
+    weights_out = weights_in
+
+
+class UpdateGate(OfGru):
+    """The paper's h' = (1 - z) h + z n: the same as the other sign of all that goes into z."""
+
+    def weights_in(self, weights):
+        return of_recurrent(weights, lambda r, z, n: (r, -z, n))
+
+    weights_out = weights_in
+
+
+class BlankLast(Fault):
+    """Blank as the last character and each other one place earlier, as tf.compat.v1.nn.ctc_loss has it."""
+
+    def weights_in(self, weights):
+        return dict(weights, output=numpy.roll(weights["output"], 1, 0)) if "output" in weights else weights
+
+    def weights_out(self, weights):
+        return dict(weights, output=numpy.roll(weights["output"], -1, 0)) if "output" in weights else weights
+
+
+class ClipAt6(Fault):
+    """ReLU6."""
+
+    def specification(self, specification):
+        specification.clip = 6.0
+        return specification
+
+
+class FeaturesByChannel(Fault):
+    """The convolutions' output flattened channel by channel, as (batch, channels, time, bins) lends itself to."""
+
+    def __init__(self, framework):
+        super().__init__(framework)
+        self.channels = None
+
+    def specification(self, specification):
+        self.channels = specification.options["channels"]
+        return specification
+
+    def weights_in(self, weights):
+        return of_first(weights, lambda array: array.reshape(len(array), self.channels, -1).swapaxes(1, 2))
+
+    def weights_out(self, weights):
+        return of_first(weights, lambda array: array.reshape(len(array), -1, self.channels).swapaxes(1, 2))
+
+
+class NoMask(Fault):
+    """Batch norm and the backward direction take the padding in; CTC alone knows the lengths."""
+
+    def planted(self):
+        return PLANTED[self.framework]("no_mask")
+
+
+class MeanByLength(Fault):
+    """Each utterance's loss divided by its transcript's length, as CTC's "mean" in PyTorch does."""
+
+    def planted(self):
+        return PLANTED[self.framework]("mean_by_length")
+
+
+class ResetBeforeProduct(OfGru):
+    """n = tanh(W x + b + U (r h)), as Cho et al. 2014 and the suite's example have it."""
+
+    def planted(self):
+        return PLANTED[self.framework]("reset_before_product")
+
+
+FAULTS = {
+    "gate_order": GateOrder,
+    "update_gate": UpdateGate,
+    "blank_last": BlankLast,
+    "clip_at_6": ClipAt6,
+    "features_by_channel": FeaturesByChannel,
+    "no_mask": NoMask,
+    "mean_by_length": MeanByLength,
+    "reset_before_product": ResetBeforeProduct,
+}
+
+
+class MorePadding(Fault):
+    """No mistake: the same utterances in longer rows."""
+
+    def batch(self, arrays):
+        frames = numpy.pad(arrays["frames"], ((0, 0), (0, 23), (0, 0)))
+        return dict(arrays, frames=frames, labels=numpy.pad(arrays["labels"], ((0, 0), (0, 5))))
+
+
+SAME = {"more_padding": MorePadding}
+
+
+def of_recurrent(weights, changed):
+    """The weights with changed(r, z, n) for the gates of each array of a recurrent layer."""
+    return {
+        name: numpy.concatenate(changed(*numpy.split(array, 3)))
+        if ".forward." in name or ".backward." in name
+        else array
+        for name, array in weights.items()
+    }
+
+
+def of_first(weights, changed):
+    """The weights with changed(array) for what the first recurrent layer's input is multiplied by."""
+    names = [f"recurrent.0.{direction}.input" for direction in ("forward", "backward")]
+    return {n: changed(array).reshape(array.shape) if n in names else array for n, array in weights.items()}
+
+
+def in_pytorch(fault):
+    import torch
+    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+    from tbd.models.deep_speech2 import pytorch
+
+    class Gru(torch.nn.GRU):
+        def forward(self, packed):
+            x, lengths = pad_packed_sequence(packed)
+            steps = range(len(x))
+            outputs = [self.run(x, lengths, "", steps), self.run(x, lengths, "_reverse", reversed(steps))]
+            return pack_padded_sequence(torch.cat(outputs, 2), lengths), None
+
+        def run(self, x, lengths, ending, steps):
+            w, u, b = (getattr(self, f"{part}_l0{ending}") for part in ("weight_ih", "weight_hh", "bias_ih"))
+            by_r, by_z, by_n = u.chunk(3)
+            h, found = x.new_zeros(x.shape[1], self.hidden_size), [None] * len(x)
+            for t in steps:
+                r, z, n = torch.nn.functional.linear(x[t], w, b).chunk(3, 1)
+                r, z = torch.sigmoid(r + h @ by_r.t()), torch.sigmoid(z + h @ by_z.t())
+                n = torch.tanh(n + (r * h) @ by_n.t())
+                h = found[t] = ((1 - z) * n + z * h) * (t < lengths).unsqueeze(1)
+            return torch.stack(found)
+
+    def pack(x, lengths, batch_first):
+        return pack_padded_sequence(x, torch.full_like(lengths, x.shape[1]), batch_first)
+
+    def ctc_loss(likelihoods, labels, lengths, label_lengths, blank, reduction):
+        mean = torch.nn.functional.ctc_loss(likelihoods, labels, lengths, label_lengths, blank, reduction="mean")
+        return mean * len(lengths)
+
+    return {
+        "no_mask": lambda: unittest.mock.patch.object(pytorch, "pack_padded_sequence", pack),
+        "mean_by_length": lambda: unittest.mock.patch.object(
+            pytorch, "functional", types.SimpleNamespace(**dict(vars(pytorch.functional), ctc_loss=ctc_loss))
+        ),
+        "reset_before_product": lambda: unittest.mock.patch.dict(pytorch.CELLS, gru=Gru),
+    }[fault]()
+
+
+PLANTED = {"pytorch": in_pytorch}

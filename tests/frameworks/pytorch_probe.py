@@ -24,6 +24,8 @@ def main():
     weights = specification.initial_weights(request["seed"])
     random = numpy.random.RandomState(0)
     arrays = specification.synthetic_batch(request["batch_size"], random)
+    counts = {p.name: count(p) for p in specification.parameters}
+    updates = specification.updates(request["batch_size"])
     doubled = {name: numpy.concatenate([array, array]) for name, array in arrays.items()}
 
     training = framework.build(specification, weights)
@@ -34,7 +36,8 @@ def main():
         "memory": training.record_memory(arrays),
         "memory_doubled": framework.build(specification, weights).record_memory(doubled),
         "specified_bytes": [specification.weights_bytes(), specification.optimizer_state_bytes()],
-        "trained_bytes": 4 * sum(count(p) for p in specification.parameters if p.role == "weight"),
+        "gradient_bytes": 4 * sum(u.repeat * sum(counts[name] for name in u.parameters) for u in updates),
+        "turns": sum(u.repeat for u in updates),
     }
     with training.tracing(os.path.join(folder, "trace.json.gz")):
         training.step(arrays)

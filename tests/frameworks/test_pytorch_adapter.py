@@ -47,7 +47,7 @@ def test_the_weights_are_the_canonical_ones(facts):
 def test_weights_and_optimizer_state_have_the_specified_bytes(facts):
     found = bytes_by_category(facts["memory"])
     assert [found["weights"], found["optimizer_state"]] == facts["specified_bytes"]
-    assert found["weight_gradients"] == facts["trained_bytes"]
+    assert found["weight_gradients"] == facts["gradient_bytes"]
 
 
 def test_the_buffers_account_for_the_allocators_peak(facts):
@@ -57,6 +57,9 @@ def test_the_buffers_account_for_the_allocators_peak(facts):
 
 def test_the_phases_of_a_recorded_step_follow_each_other(facts):
     memory = facts["memory"]
+    if facts["turns"] > 1:  # the phases of several updates are not told apart
+        assert memory["phases"] == {}
+        return
     forward, backward, update = (memory["phases"][name] for name in ("forward", "backward", "update"))
     assert memory["steps"][0] <= forward[0] < forward[1] == backward[0] < backward[1] == update[0] < update[1]
     assert update[1] == memory["steps"][1]

@@ -40,11 +40,13 @@ def batch(specification, batch_size):
 
 
 def specification_of(request):
-    """The request's specification; a bound on the gradients' norm is lowered until it acts on the batch here."""
+    """The request's specification, with bounds on gradients and weights that suit a small network and batch."""
     options = {key: value for key, value in request["model"].items() if key != "name"}
     specification = models.create(request["model"]["name"], options)
-    bound = known.clip_norm(specification.name)
-    return faults.with_optimizers(specification, lambda o: o._replace(clip_norm=o.clip_norm and bound))
+    norm, weights = known.clip_norm(specification.name), known.clip_weights(specification.name)
+    return faults.with_optimizers(
+        specification, lambda o: o._replace(clip_norm=o.clip_norm and norm, clip_weights=o.clip_weights and weights)
+    )
 
 
 def observe(framework, request, fault):

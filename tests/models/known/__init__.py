@@ -10,6 +10,7 @@ and, where its model needs it:
     batch_size(specification, rows) what `batch_size` gives so many rows; where it isn't said, their number
     COUNT_OPTIONS                   {option: value} with which operations of the full size are counted
     CLIP_NORM                       the gradients' bound, where they have one, that acts on a small batch; else 0.1
+    CLIP_WEIGHTS                    the weights' bound, where they have one, that leaves a small network able to learn
     BATCH_SEED                      of the generator of the batch by which frameworks are compared; else 54
     full(arrays)                    a batch without padding, from a synthetic one
     spread(specification, weights)  the canonical weights, moved to where a small network's gradients are not mere noise
@@ -45,6 +46,10 @@ def count_options(model):
 
 def clip_norm(model):
     return getattr(of(model), "CLIP_NORM", 0.1)
+
+
+def clip_weights(model):
+    return getattr(of(model), "CLIP_WEIGHTS", None)
 
 
 def batch_seed(model):

@@ -4,7 +4,8 @@ An adapter knows its framework and no model; a model's network in that framework
 NETWORK is what the adapter's training.py says at its top. Only the adapter's own modules and the networks may import
 the framework, and only inside the worker's process.
 
-A framework draws nothing at random: what is random in a step comes in its batch (tbd/models/specification.py).
+A framework draws nothing at random but dropout's masks, from a generator of its own that the run's seed decides: what
+else is random in a step comes in its batch (tbd/models/specification.py).
 
 Where a device works asynchronously, as a GPU does, step() returns before the step is done: the times that the worker's
 loop sees are those of the dispatch. The window between two wait() is right all the same; when the device was done with

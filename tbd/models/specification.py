@@ -11,9 +11,10 @@ Canonical layouts, which each framework's network converts to and from its own:
 One call of a framework's step is one iteration of the training: each of the specification's `updates` in order, each
 `repeat` times. Most models have one update of all weights, once.
 
-All that is random in a step (dropout masks, noise, samples, labels that are drawn) is an array of the batch, drawn by
-the specification from a numpy RandomState that it is given. A network draws nothing by its framework's own generator:
-two frameworks would train different things.
+All that is random in a step (noise, samples, labels that are drawn) is an array of the batch, drawn by the
+specification from a numpy RandomState that it is given: by their own generators two frameworks would train different
+things. The one exception are dropout's masks, which as arrays would cost more than the training: the framework draws
+them on the device, from a generator that the run's seed decides. Small sizes, which compare frameworks, have none.
 """
 
 import collections

@@ -3,6 +3,8 @@
 import collections
 import re
 
+from tbd.frameworks.phases import ORDER
+
 # One buffer that the program uses: its `allocation` (a BufferAllocation), `offset` within it and `size` in bytes, the
 # `instructions` that write it in turn (several where a loop carries it), the `users` that read it, and the positions
 # in the order between which it is alive.
@@ -66,7 +68,8 @@ class Program:
     def phases_of(self):
         """{instruction's id: forward, backward, update or None} of those in the order.
 
-        Told by the operation's name; where there is none, by the fused instructions', and else as the first operand's.
+        Told by the operation's name; where there is none, by the fused instructions', and else as the latest of the
+        operands'.
         """
         found = {}
         for number in self.order:
@@ -74,7 +77,7 @@ class Program:
             own = phase(self.operation(instruction))
             fused = collections.Counter(filter(None, (phase(self.operation(i)) for i in self.within(instruction))))
             operands = [found[operand] for operand in instruction.operand_ids if found.get(operand)]
-            found[number] = own or next(iter([*(name for name, _ in fused.most_common(1)), *operands]), None)
+            found[number] = own or max(fused, key=fused.get, default=max(operands, key=ORDER.index, default=None))
         return found
 
     def users(self, instruction, index):

@@ -65,24 +65,64 @@ def scalars(program):
 
 
 def temporaries(program):
-    """(the buffers that a program makes outside of its arguments' memory, the bytes that it allocates for them)."""
-    of_input, moving = from_input(program), Moving(program)
-    made, allocated = [], {}
+    """(the buffers that a program makes outside of its arguments' memory, the bytes that it allocates for them).
+
+    XLA may copy an argument and put a gradient into its place. So that the argument's own buffer, which is there before
+    and after the step, keeps its category, the copy then counts as what displaced the argument.
+    """
+    kind = Kind(program)
+    made, copies, guests, allocated = [], [], collections.defaultdict(list), {}
     for one in program.buffers():
         if one.allocation.is_entry_computation_parameter:
-            continue  # an argument, or what is written over it
+            guests[one.allocation.parameter_number].append(one)
+            continue
         allocated[one.allocation.index] = one.allocation.size
-        name = program.operation(one.instructions[-1]) or one.instructions[-1].name
-        read = {program.phases.get(user.id) for user in one.users}
-        kinds = {program.phases.get(i.id) for i in one.instructions if i.id in of_input}
-        weight = moving.weight(one) if "backward" in kinds and "update" in read else None
-        if weight:
-            made.append(buffer(one.size, one.born, one.died, "weight_gradients", weight))
-        elif "forward" in kinds and read & {"backward", "update"}:
-            made.append(buffer(one.size, one.born, one.died, "feature_maps", name))
+        copied = kind.copied(one)
+        if copied is None:
+            made.append(buffer(one.size, one.born, one.died, *kind(one)))
         else:
-            made.append(buffer(one.size, one.born, one.died, "workspace", name))
+            copies.append((one, copied))
+    for one, copied in copies:
+        made += pieces(one, [(guest, *kind(guest)) for guest in guests[copied]])
     return made, sum(allocated.values())
+
+
+def pieces(copy, guests):
+    """An argument's copy as buffers: what displaced the argument, [(Buffer, category, name)], while it is there."""
+    found, at = [], copy.born
+    for guest, category, name in sorted(guests, key=lambda one: one[0].born):
+        begin, end = max(guest.born, at), min(guest.died, copy.died)
+        if category != "workspace" and guest.size == copy.size and begin < end:
+            found.append(buffer(copy.size, at, begin, "workspace", "copy"))
+            found.append(buffer(copy.size, begin, end, category, name))
+            at = end
+    return [one for one in [*found, buffer(copy.size, at, copy.died, "workspace", "copy")] if one["born"] < one["died"]]
+
+
+class Kind:
+    """(category, name) of a Buffer of a program."""
+
+    def __init__(self, program):
+        self.program, self.of_input, self.moving = program, from_input(program), Moving(program)
+
+    def __call__(self, one):
+        program, last = self.program, one.instructions[-1]
+        name = program.operation(last) or last.name
+        read = {program.phases.get(user.id) for user in one.users}
+        made = {program.phases.get(i.id) for i in one.instructions if i.id in self.of_input}
+        if "backward" in made and "update" in read:
+            weight = self.moving.weight(one)
+            if weight:
+                return "weight_gradients", weight
+        if "forward" in made and read & {"backward", "update"}:
+            return "feature_maps", name
+        return "workspace", name
+
+    def copied(self, one):
+        """The number of the argument of which a Buffer is a copy; None where it is none."""
+        (first, *_) = one.instructions
+        argument = self.program.instructions[first.operand_ids[0]] if first.opcode == "copy" else first
+        return argument.parameter_number if argument in self.program.arguments else None
 
 
 class Moving:

@@ -17,6 +17,11 @@ from tbd import frameworks, models
 from tests.frameworks import twofold
 
 STEPS = 5
+# how many graphs an update was compiled to, in the frameworks that compile
+GRAPHS = {
+    "tensorflow": lambda update: update.train.experimental_get_tracing_count(),
+    "jax": lambda update: update.compiled._cache_size(),
+}
 
 
 def main():
@@ -25,6 +30,7 @@ def main():
         "batch_size": twofold.ROWS,
         "precision": "fp64",
         "world_size": 1,
+        "seed": 1,
         "pass": pass_name,
         "framework": {"name": name},
         "hardware": {"device": "cpu", "threads": 1},
@@ -61,7 +67,7 @@ def trained(specification, training, weights, batches):
         "right_losses": losses,
         "weights": {name: array.tolist() for name, array in training.weights().items()},
         "right_weights": {name: array.tolist() for name, array in right.items()},
-        "graphs": [u.train.experimental_get_tracing_count() for u in training.updates if hasattr(u, "differentiate")],
+        "graphs": [GRAPHS[sys.argv[1]](update) for update in training.updates if sys.argv[1] in GRAPHS],
     }
 
 

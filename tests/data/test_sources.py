@@ -37,7 +37,7 @@ def test_a_source_of_another_model_is_refused_with_those_that_fit(resnet50, requ
 
 
 def test_an_unknown_source_is_refused_with_the_known_ones(resnet50, request_of):
-    with pytest.raises(BadData, match="data=imagnet is not one of gettext, imagenet, iwslt15, synthetic"):
+    with pytest.raises(BadData, match=f"data=imagnet is not one of {', '.join(data.names())}"):
         data.open_source(resnet50, request_of("imagnet"))
 
 

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
+from tbd import data
 from tbd.launch import project
-from tbd.launch.files import framework_names
+from tbd.launch.files import framework_names, project_file
 from tbd.launch.project import BadProject
 from tbd.worker import status
 
@@ -23,6 +24,17 @@ def test_our_own_projects_are_whole(name):
         assert line.startswith("#") or "==" in line, f"{line} is not pinned"
     conda = project.read_yaml(loaded.folder / "conda.yaml")
     assert conda["dependencies"] == ["python=3.11", "pip", {"pip": ["-r requirements.txt"]}]
+
+
+@pytest.mark.parametrize("name", [entry.project for entry in data.SOURCES.values() if entry.project])
+def test_the_projects_of_data_sources_are_whole(name):
+    folder = project_file("entrypoints", "data", name)
+    loaded = project.load(folder, entry_points=(project.VERIFY,))
+    assert loaded.python and all((loaded.folder / file).is_file() for file in loaded.requirement_files)
+    assert (loaded.folder / "conda.yaml").is_file() and (loaded.folder / "play.py").is_file()
+    assert loaded.worker_template() == ""
+    with pytest.raises(project.BadProject, match="no entry point worker"):
+        project.load(folder)
 
 
 def test_an_unknown_framework_is_told_which_there_are():

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy
 import pytest
 
+from tbd.data import source as data
 from tbd.data.source import Batch
 from tbd.frameworks import base
 from tbd.frameworks.base import Unsupported
@@ -62,7 +63,7 @@ class Training(base.Training):
         return {"buffers": []}
 
 
-class Source:
+class Source(data.Source):
     def __init__(self, sizes=(1, 3, 2)):
         self.made = [Batch({"size": size}, {"items": size}, 10 * size, 10 * size) for size in sizes]
 
@@ -79,7 +80,18 @@ class Source:
             yield batch
 
 
-def run(tmp_path: Path, name: str, training: Training, **measure: int) -> list[dict]:
+class Played(Source):
+    """Waits half a second for its emulators for each batch."""
+
+    emulator_s = 0.0
+
+    def batches(self):
+        for batch in super().batches():
+            self.emulator_s += 0.5
+            yield batch
+
+
+def run(tmp_path: Path, name: str, training: Training, source: type[Source] = Source, **measure: int) -> list[dict]:
     request = {
         "measure": {**MEASURE, **measure},
         "output": str(tmp_path),
@@ -87,7 +99,7 @@ def run(tmp_path: Path, name: str, training: Training, **measure: int) -> list[d
         "precision": "fp32",
     }
     events = Events(str(tmp_path / "events.jsonl"), name)
-    passes.PASSES[name](Framework(), training, Source(), request, events)
+    passes.PASSES[name](Framework(), training, source(), request, events)
     return [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
 
 
@@ -110,6 +122,14 @@ def test_the_window_lies_between_two_synchronisations_and_holds_nothing_but_step
     # the last steps that were taken, and what stands right before and after them
     last = max(i for i, entry in enumerate(training.log) if entry[0] == "step")
     assert [entry[0] for entry in training.log[last - 5 : last + 2]] == ["wait"] + ["step"] * 5 + ["wait"]
+
+
+def test_the_window_tells_how_long_it_waited_for_emulators(tmp_path: Path) -> None:
+    (tmp_path / "played").mkdir()
+    played = run(tmp_path / "played", "timing", Training(), Played)
+    # of its 5 batches the first is ready before it begins
+    assert next(e for e in played if e["event"] == "window")["emulator_s"] == 4 * 0.5
+    assert "emulator_s" not in next(e for e in run(tmp_path, "timing", Training()) if e["event"] == "window")
 
 
 @pytest.mark.parametrize("warmup_steps", [8, 9])

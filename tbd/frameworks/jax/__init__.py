@@ -1,6 +1,6 @@
 """JAX: what is known of it without importing it (tbd/frameworks/__init__.py). The adapter is adapter.py."""
 
-DEVICES = ("cpu",)
-PRECISIONS = {"cpu": ("fp32", "fp64")}
+DEVICES = ("cpu", "gpu")
+PRECISIONS = {"cpu": ("fp32", "fp64", "bf16", "fp16"), "gpu": ("fp32", "tf32", "bf16", "fp16", "fp64")}
 COMPILE = ("xla",)
 WITHOUT = {}

@@ -3,9 +3,9 @@
 import os
 
 from tbd import models
-from tbd.frameworks.base import Framework, Unsupported, cpu_name
+from tbd.frameworks import cuda
+from tbd.frameworks.base import PRECISIONS, Framework, Unsupported, cpu_name
 
-DTYPES = {"fp32": "float32", "fp64": "float64"}
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda"}
 
 
@@ -20,10 +20,12 @@ class Jax(Framework):
         import jax
 
         self.jax = jax
-        self.dtype = DTYPES[request["precision"]]
+        self.dtype, products, _ = PRECISIONS[request["precision"]]
+        tf32 = products == "tfloat32"
+        self.products = jax.numpy.dtype("float32" if tf32 else products)
         jax.config.update("jax_enable_x64", self.dtype == "float64")
         # fp32 means IEEE arithmetic; on recent GPUs XLA would round the factors of products to TF32
-        jax.config.update("jax_default_matmul_precision", "highest")
+        jax.config.update("jax_default_matmul_precision", "tensorfloat32" if tf32 else "highest")
         # on the CPU a step runs in the thread that asks for it, as in the other frameworks: no thread more than asked
         jax.config.update("jax_cpu_enable_async_dispatch", False)
         self.device = self.device_of(hardware["device"])
@@ -47,7 +49,8 @@ class Jax(Framework):
     def devices(self):
         if self.device.platform == "cpu":
             return [{"kind": "cpu", "name": cpu_name()}]
-        return [{"kind": "gpu", "name": self.device.device_kind}]
+        uuid = cuda.device_uuid(self.device.local_hardware_id)
+        return [{"kind": "gpu", "name": self.device.device_kind, "uuid": uuid}]
 
     def build(self, specification, weights):
         from tbd.frameworks.jax.training import JaxTraining
@@ -55,7 +58,7 @@ class Jax(Framework):
         network = models.network(specification.name, "jax").NETWORK
         updates = specification.updates(self.global_batch_size)
         seed = self.request["seed"]
-        return JaxTraining(network, specification, updates, weights, self.device, self.dtype, seed)
+        return JaxTraining(network, specification, updates, weights, self.device, self.dtype, seed, self.products)
 
     def out_of_memory(self, error):
         return isinstance(error, MemoryError) or (
@@ -65,7 +68,7 @@ class Jax(Framework):
     def matrix_product(self, size):
         numpy = self.jax.numpy
         keys = self.jax.random.split(self.jax.random.key(0))
-        a, b = (self.jax.random.uniform(key, (size, size), self.dtype) for key in keys)
+        a, b = (self.jax.random.uniform(key, (size, size), self.products) for key in keys)
         multiply = self.jax.jit(numpy.matmul)
 
         def product():

@@ -14,9 +14,10 @@ def at_least_float32(x):
 def convolution(x, weight, stride, padded=True):
     """A convolution without bias whose padding is (kernel - 1) / 2 on both sides, for odd kernels; or none.
 
-    One of 1 x 1 is a product of matrices: as such XLA's CPU code for its gradients needs no transposed copies.
+    One of 1 x 1 is a product of matrices: as such XLA's CPU code for its gradients needs no transposed copies. On a GPU
+    it is cuDNN's: of such a product with a stride XLA's fusion of products fails a check (jaxlib 0.11.2).
     """
-    if weight.shape[:2] == (1, 1):
+    if weight.shape[:2] == (1, 1) and jax.default_backend() == "cpu":
         return dense(x[:, ::stride, ::stride], weight[0, 0])
     padding = [((n - 1) // 2, (n - 1) // 2) if padded else (0, 0) for n in weight.shape[:2]]
     layout = ("NHWC", "HWIO", "NHWC")

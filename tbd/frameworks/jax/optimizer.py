@@ -1,5 +1,7 @@
 """The specification's optimizers as pure functions, which XLA fuses to one pass over each weight."""
 
+import math
+
 import jax.numpy as jnp
 import numpy
 
@@ -22,14 +24,19 @@ class Rule:
         return {kind: {p.name: jnp.zeros_like(weights[p.name]) for p in self.parameters} for kind in self.kept()}
 
     def scalars(self, step, turn):
-        """The numbers of this turn, worked out on the host in float64: arguments, so that no value compiles anew.
+        """The numbers of this turn that change() takes: arguments, so that no value compiles anew.
 
         `step` counts steps from 0, `turn` the updates made before.
         """
         return (numpy.float64(learning_rate_at(self.optimizer, step)),)
 
-    def apply(self, weights, gradients, state, scalars):
-        """(weights, state) after the update."""
+    def recounted(self, scalars, left_out):
+        """The same numbers where `left_out` of the turns before moved nothing."""
+        return scalars
+
+    def apply(self, weights, gradients, state, scalars, left_out=0):
+        """(weights, state) after the update. `left_out`: how many of the turns before moved nothing."""
+        scalars = self.recounted(scalars, left_out)
         if self.optimizer.clip_norm is not None:
             gradients = clipped(gradients, self.optimizer.clip_norm)
         moved, kept = {}, {kind: {} for kind in state}
@@ -83,16 +90,24 @@ class Adam(Rule):
         return "moment1", "moment2"
 
     def scalars(self, step, turn):
-        o, t = self.optimizer, turn + 1
-        root = (1 - o.beta2**t) ** 0.5
-        rate = learning_rate_at(o, step) * root / (1 - o.beta1**t)
-        return numpy.float64(rate), numpy.float64(o.epsilon * root)
+        return *super().scalars(step, turn), numpy.float64(turn + 1)
 
-    def change(self, gradient, own, rate, epsilon):
+    def recounted(self, scalars, left_out):
+        rate, t = scalars
+        return rate, t - left_out
+
+    def change(self, gradient, own, rate, t):
         o = self.optimizer
+        root = jnp.sqrt(correction(o.beta2, t))
+        rate, epsilon = rate * root / correction(o.beta1, t), o.epsilon * root
         first = o.beta1 * own["moment1"] + (1 - o.beta1) * gradient
         second = o.beta2 * own["moment2"] + (1 - o.beta2) * jnp.square(gradient)
         return rate * first / (jnp.sqrt(second) + epsilon), {"moment1": first, "moment2": second}
+
+
+def correction(beta, t):
+    """1 - beta^t as -expm1(t log beta), which loses no digit in float32."""
+    return -jnp.expm1(t * math.log(beta)) if beta else 1.0
 
 
 def clipped(gradients, clip_norm):

@@ -9,49 +9,57 @@ What tbd/models/<model>/jax.py defines as NETWORK:
     outputs(weights, inputs)            {name: array} of what data are made from, where they are: Training.outputs
 
 `weights` is {canonical name: array} of every Parameter in JAX's own layouts (tbd/frameworks/layouts.py: convolutions
-HWIO, dense ones (in, out); the rest as canonical), `inputs` are the update's arrays, reals in the run's precision. A
-network that draws finds `inputs["key"]` too, a jax.random key that is another one in every turn of every step.
+HWIO, dense ones (in, out); the rest as canonical), `inputs` are the update's arrays. Reals of the inputs, and weights
+of the kinds conv, dense and embedding, have the type of the run's products. A network that draws finds `inputs["key"]`
+too, a jax.random key that is another one in every turn of every step.
 
 It is a pure function that jax.jit traces once for each set of shapes; recurrences are lax.scan. Layers that several
 models use are in layers.py.
 """
 
-import collections
-
 import jax
 import numpy
 
 from tbd.frameworks import layouts
-from tbd.frameworks.base import RUN_AHEAD, Training
+from tbd.frameworks.base import Training
+from tbd.frameworks.completion import Completions
 from tbd.frameworks.jax import memory, trace
 from tbd.frameworks.jax.update import TrainedUpdate
 
 
 class JaxTraining(Training):
-    def __init__(self, network, specification, updates, weights, device, dtype, seed):
-        self.specification, self.device, self.dtype = specification, device, dtype
+    """`dtype`: the type of weights; `products`: that of products, and of real inputs."""
+
+    def __init__(self, network, specification, updates, weights, device, dtype, seed, products=None):
+        self.specification, self.device = specification, device
+        self.products = products or dtype
         self.parameters = specification.parameters
         self.weights_now = {  # copies: memory that is numpy's can't be donated
-            p.name: self.on_device(layouts.native(weights[p.name], p.kind)).copy() for p in self.parameters
+            p.name: self.on_device(layouts.native(weights[p.name], p.kind), dtype).copy() for p in self.parameters
         }
         network = network(specification)
-        self.updates = [TrainedUpdate(update, network, self.parameters, self.weights_now, seed) for update in updates]
+        self.updates = [
+            TrainedUpdate(update, network, self.parameters, self.weights_now, seed, self.products) for update in updates
+        ]
         if hasattr(network, "outputs"):
-            self.produced = jax.jit(network.outputs)
+            given = self.updates[0].given
+            self.produced = jax.jit(lambda weights, inputs: network.outputs(given(weights), inputs))
         self.turns = [(update, n) for update in self.updates for n in range(update.repeat)]
         self.steps = 0
         self.unread = []  # losses, on the device
-        self.in_flight = collections.deque()
+        # on the CPU a step is done when step() returns (adapter.py)
+        self.completions = None if device.platform == "cpu" else Completions(jax.block_until_ready)
+        self.ended = []
 
     def inputs(self, arrays):
-        """The batch on the device, a dict for each turn of the step; real numbers in the run's precision."""
+        """The batch on the device, a dict for each turn of the step; real numbers in the products' type."""
         return [self.tensors_of(self.specification.update_arrays(arrays, u.name, n)) for u, n in self.turns]
 
     def tensors_of(self, arrays):
-        return {name: self.on_device(array) for name, array in arrays.items()}
+        return {name: self.on_device(array, self.products) for name, array in arrays.items()}
 
-    def on_device(self, array):
-        return jax.device_put(array.astype(self.dtype, copy=False) if array.dtype.kind == "f" else array, self.device)
+    def on_device(self, array, dtype):
+        return jax.device_put(array.astype(dtype, copy=False) if array.dtype.kind == "f" else array, self.device)
 
     def train(self, inputs):
         """One step over the arrays of inputs()."""
@@ -62,13 +70,19 @@ class JaxTraining(Training):
 
     def step(self, arrays):
         self.train(self.inputs(arrays))
-        self.in_flight.append(self.unread[-1])
-        if len(self.in_flight) > RUN_AHEAD:
-            self.in_flight.popleft().block_until_ready()
+        if self.completions:
+            self.completions.add(self.unread[-1])
 
     def wait(self):
         jax.block_until_ready(self.weights_now)
-        self.in_flight.clear()
+        if self.completions:
+            self.ended = self.completions.take()
+
+    def step_ends(self):
+        return self.ended if self.completions else None
+
+    def skipped(self):
+        return sum(update.read_left_out() for update in self.updates)
 
     def losses(self):
         values = [float(loss) for loss in self.unread]

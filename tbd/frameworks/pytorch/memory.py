@@ -32,6 +32,7 @@ class Recorder(TorchDispatchMode):
         self.order = 0
         self.buffers = []
         self.alive = {}  # {address: buffer}
+        self.casts = set()  # addresses of weights in the type of products: copies, kept for the backward pass or not
         self.phases = {}
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -39,9 +40,12 @@ class Recorder(TorchDispatchMode):
         number = self.order
         with self.allocator.operator(number):
             result = function(*args, **(kwargs or {}))
+        copied = function is torch.ops.aten._to_copy.default and self.alive.get(args[0].untyped_storage().data_ptr())
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor) and leaf.device.type == self.device.type:
                 self.add(leaf.untyped_storage(), WORKSPACE, str(function))
+                if copied and copied["category"] == "weights":
+                    self.casts.add(leaf.untyped_storage().data_ptr())
         self.order += 1
         self.operators[number] = (self.order, str(function))
         return result
@@ -87,11 +91,13 @@ class Recorder(TorchDispatchMode):
     def free(self, address):
         self.order += 1
         self.alive.pop(address)["died"] = self.order
+        self.casts.discard(address)
 
     def mark(self, tensor, category, name=None):
         """What is still taken for workspace, or for a feature map, is `category`."""
-        buffer = self.alive.get(tensor.untyped_storage().data_ptr())
-        if buffer is not None and buffer["category"] in (WORKSPACE, FEATURE_MAPS):
+        address = tensor.untyped_storage().data_ptr()
+        buffer = self.alive.get(address)
+        if buffer is not None and address not in self.casts and buffer["category"] in (WORKSPACE, FEATURE_MAPS):
             buffer["category"] = category
             buffer["name"] = name or buffer["name"]
 

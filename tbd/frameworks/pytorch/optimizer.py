@@ -22,7 +22,12 @@ def create(optimizer, parameters, tensors):
     ]
     rate = learning_rate_at(optimizer, 0)
     if optimizer.kind == "sgd":
-        return torch.optim.SGD(groups, lr=rate, momentum=optimizer.momentum, fused=True)
+        made = torch.optim.SGD(groups, lr=rate, momentum=optimizer.momentum, fused=True)
+        if optimizer.momentum:
+            # it makes them at its first step, but leaves them unset where the loss scaling leaves that one out
+            for p in parameters:
+                made.state[tensors[p.name]]["momentum_buffer"] = torch.zeros_like(tensors[p.name])
+        return made
     if optimizer.kind == "adam":
         betas = (optimizer.beta1, optimizer.beta2)
         return torch.optim.Adam(groups, lr=rate, betas=betas, eps=optimizer.epsilon, fused=True)

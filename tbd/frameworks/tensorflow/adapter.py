@@ -6,9 +6,8 @@ import sys
 import tempfile
 
 from tbd import models
-from tbd.frameworks.base import Framework, Unsupported, cpu_name
-
-DTYPES = {"fp32": "float32", "fp64": "float64"}
+from tbd.frameworks import cuda
+from tbd.frameworks.base import PRECISIONS, Framework, Unsupported, cpu_name
 
 
 class TensorFlow(Framework):
@@ -25,13 +24,15 @@ class TensorFlow(Framework):
         # one operation at a time, each on all the threads: the order of allocations, and so the peak, is repeatable
         tf.config.threading.set_inter_op_parallelism_threads(1)
         self.device = self.device_of(hardware["device"])
-        self.dtype = tf.dtypes.as_dtype(DTYPES[request["precision"]])
+        storage, products, _ = PRECISIONS[request["precision"]]
+        self.dtype = tf.dtypes.as_dtype(storage)
+        self.products = tf.float32 if products == "tfloat32" else tf.dtypes.as_dtype(products)
         if request.get("pass") == "memory" and self.device == "CPU:0":
             from tbd.frameworks.tensorflow import memory
 
             memory.reserve(self.device)
         # fp32 means IEEE arithmetic; on recent GPUs TensorFlow would round the factors of products to TF32
-        tf.config.experimental.enable_tensor_float_32_execution(False)
+        tf.config.experimental.enable_tensor_float_32_execution(products == "tfloat32")
 
     def device_of(self, kind):
         """TensorFlow's name of a request's hardware.device; raises Unsupported where there is none."""
@@ -57,7 +58,8 @@ class TensorFlow(Framework):
     def devices(self):
         if self.device.startswith("GPU"):
             gpu = self.tf.config.list_physical_devices("GPU")[0]
-            return [{"kind": "gpu", "name": self.tf.config.experimental.get_device_details(gpu)["device_name"]}]
+            name = self.tf.config.experimental.get_device_details(gpu)["device_name"]
+            return [{"kind": "gpu", "name": name, "uuid": cuda.device_uuid(0)}]
         return [{"kind": "cpu", "name": cpu_name()}]
 
     def build(self, specification, weights):
@@ -65,7 +67,10 @@ class TensorFlow(Framework):
 
         network = models.network(specification.name, "tensorflow").NETWORK
         updates = specification.updates(self.global_batch_size)
-        return TensorFlowTraining(network, specification, updates, weights, self.device, self.dtype)
+        xla = self.request.get("compile") == "xla"
+        return TensorFlowTraining(
+            network, specification, updates, weights, self.device, self.dtype, self.products, xla, self.request["seed"]
+        )
 
     def out_of_memory(self, error):
         return isinstance(error, (MemoryError, self.tf.errors.ResourceExhaustedError))
@@ -73,7 +78,7 @@ class TensorFlow(Framework):
     def matrix_product(self, size):
         tf = self.tf
         with tf.device(self.device):
-            a, b = (tf.random.uniform([size, size], dtype=self.dtype) for _ in range(2))
+            a, b = (tf.random.uniform([size, size], dtype=self.products) for _ in range(2))
 
         def product():
             tf.matmul(a, b)

@@ -8,6 +8,7 @@ names tell the phase (update.py puts them in the scopes `forward`, `backward` an
     backward    optimizer    weight_gradients
     the same phase           workspace
 
+Casts of weights to the type of products are workspace: copies, not the feature maps that they look like by their lives.
 What was there before the step is known by its size: the variables and the batch.
 """
 
@@ -22,6 +23,7 @@ METHOD = (
     "variables and batch by their sizes"
 )
 ORDER = ("forward", "backward", "update")
+CAST = "cast_weights"  # the scope in which update.py casts weights to the type of products
 
 # One allocator event: `allocated` is True or False, `address` as given, `requested` and `size` (what the allocator
 # handed out) in bytes, `in_use` the bytes then in use, `operation` the full name of the one that was running.
@@ -83,7 +85,8 @@ def description(events, persistent, begin, peak, gradient_names):
     """
     made, slack_at = followed(events, [b for b in persistent if b["category"] == "other"])
     for made_buffer, allocated_by, freed_by in made:
-        made_buffer["category"] = category(phase(allocated_by), phase(freed_by))
+        is_cast = CAST in allocated_by.split("/")
+        made_buffer["category"] = "workspace" if is_cast else category(phase(allocated_by), phase(freed_by))
         is_gradient = made_buffer["category"] == "weight_gradients"
         made_buffer["name"] = gradient_names.get(allocated_by, allocated_by) if is_gradient else allocated_by
     buffers = persistent + [made_buffer for made_buffer, _, _ in made]

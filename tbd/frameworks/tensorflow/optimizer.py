@@ -11,18 +11,15 @@ def create(optimizer, parameters, variables):
     return {"sgd": Sgd, "adam": Adam, "rmsprop": RmsProp}[optimizer.kind](optimizer, parameters, variables)
 
 
-def prepared(optimizer, parameters, variables, gradients):
-    """The gradients clipped to the global norm, and with the weight decay added."""
+def prepared(optimizer, parameters, variables, gradients, decay):
+    """The gradients clipped to the global norm, and with the weight decay, of `decay`, added."""
     if optimizer.clip_norm is not None:
         # l2_loss is half the sum of squares
         norm = tf.sqrt(2 * tf.add_n([tf.nn.l2_loss(g) for g in gradients]))
         scale = tf.minimum(tf.ones([], norm.dtype), optimizer.clip_norm / norm)
         gradients = [g * scale for g in gradients]
     if optimizer.weight_decay:
-        gradients = [
-            g + optimizer.weight_decay * v if p.decay else g
-            for p, v, g in zip(parameters, variables, gradients, strict=True)
-        ]
+        gradients = [g + decay * v if p.decay else g for p, v, g in zip(parameters, variables, gradients, strict=True)]
     return gradients
 
 
@@ -35,8 +32,12 @@ class Rule:
 
     Each rule has its own move(gradients), with gradients that are clipped and hold the weight decay.
 
-    The learning rate is a variable, so that one graph serves every step.
+    The learning rate is a variable, so that one graph serves every step. So is, with loss scaling, whether an update
+    is applied at all: where `finite` is false, gradients are zeros and every factor is one by which the same operators
+    leave all as it is. A branch would make the host wait for the device.
     """
+
+    finite = None  # while apply() is traced: a boolean tensor, or None where every update is applied
 
     def __init__(self, optimizer, parameters, variables):
         self.optimizer, self.parameters, self.variables = optimizer, parameters, variables
@@ -50,8 +51,16 @@ class Rule:
             self.rate.assign(rate)
             self.rate_set = rate
 
-    def apply(self, gradients):
-        self.move(prepared(self.optimizer, self.parameters, self.variables, gradients))
+    def factor(self, value, dtype, idle):
+        """A number or a tensor as one of the type, or `idle` where this update is not applied."""
+        # tf.cast would make a float32 of a number first
+        value = tf.cast(value, dtype) if tf.is_tensor(value) else tf.constant(value, dtype)
+        return value if self.finite is None else tf.where(self.finite, value, tf.constant(idle, dtype))
+
+    def apply(self, gradients, finite=None):
+        self.finite = finite
+        decay = self.factor(self.optimizer.weight_decay or 0.0, gradients[0].dtype, 0)
+        self.move(prepared(self.optimizer, self.parameters, self.variables, gradients, decay))
         if (bound := self.optimizer.clip_weights) is not None:
             for variable in self.variables:
                 variable.assign(tf.clip_by_value(variable, -bound, bound))
@@ -64,12 +73,12 @@ class Sgd(Rule):
 
     def move(self, directions):
         """velocity = momentum * velocity + direction; variable -= rate * velocity."""
-        rate = tf.cast(self.rate, directions[0].dtype)
+        rate = self.factor(self.rate.read_value(), directions[0].dtype, 0)
         if not self.optimizer.momentum:
             for variable, direction in zip(self.variables, directions, strict=True):
                 tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=direction)
             return
-        momentum = tf.constant(self.optimizer.momentum, rate.dtype)
+        momentum = self.factor(self.optimizer.momentum, rate.dtype, 1)
         for variable, velocity, direction in zip(self.variables, self.state["momentum"], directions, strict=True):
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle, accum=velocity.handle, lr=rate, grad=direction, momentum=momentum
@@ -86,8 +95,9 @@ class RmsProp(Sgd):
     def move(self, gradients):
         o = self.optimizer
         directions = []
+        alpha = self.factor(o.alpha, gradients[0].dtype, 1)
         for square, g in zip(self.state["square"], gradients, strict=True):
-            mean = o.alpha * square + (1 - o.alpha) * tf.square(g)
+            mean = alpha * square + (1 - o.alpha) * tf.square(g)
             square.assign(mean)
             directions.append(g / (tf.sqrt(mean) + o.epsilon))
         super().move(directions)
@@ -103,7 +113,7 @@ class Adam(Rule):
         o = self.optimizer
         dtype = gradients[0].dtype
         rate, epsilon = self.corrected(dtype)
-        beta1, beta2 = tf.constant(o.beta1, dtype), tf.constant(o.beta2, dtype)
+        beta1, beta2 = self.factor(o.beta1, dtype, 1), self.factor(o.beta2, dtype, 1)
         none = tf.zeros([], dtype)  # beta powers of 0: the bias correction is in the rate and the epsilon
         moments = zip(self.state["moment1"], self.state["moment2"], strict=True)
         for variable, (first, second), gradient in zip(self.variables, moments, gradients, strict=True):
@@ -127,9 +137,10 @@ class Adam(Rule):
         v / (1 - beta2^t) for v, which is rate * root / (1 - beta1^t) and epsilon * root, root = sqrt(1 - beta2^t).
         """
         o = self.optimizer
-        t = tf.cast(self.steps.assign_add(1), tf.float64)
+        t = tf.cast(self.steps.assign_add(self.factor(1, tf.int64, 0)), tf.float64)
         # the betas as the operator sees them: 0.999 in float32 is off by 1.3e-5 of 1 - beta2, here and in v alike
         beta1, beta2 = (float(numpy.asarray(beta, dtype.as_numpy_dtype)) for beta in (o.beta1, o.beta2))
         root = tf.sqrt(1 - tf.pow(tf.constant(beta2, tf.float64), t))
         rate = self.rate * root / (1 - tf.pow(tf.constant(beta1, tf.float64), t))
-        return tf.cast(rate, dtype), tf.cast(o.epsilon * root, dtype)
+        # of a first update that is not applied t is 0
+        return self.factor(rate, dtype, 0), self.factor(o.epsilon * root, dtype, 1)

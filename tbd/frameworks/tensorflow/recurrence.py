@@ -132,4 +132,5 @@ def loop(body, steps, start):
 
 def rows(array):
     """A TensorArray of (batch, features) as one (steps x batch, features) tensor."""
-    return array.concat()
+    stacked = array.stack()  # concat() is not to be had under XLA
+    return tf.reshape(stacked, [-1, stacked.shape[-1]])

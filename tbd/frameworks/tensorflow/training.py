@@ -3,55 +3,71 @@
 What tbd/models/<model>/tensorflow.py defines as NETWORK:
 
     NETWORK(specification, variables)   `variables` is {canonical name: tf.Variable} of every Parameter, in TensorFlow's
-                                        own layouts (tbd/frameworks/layouts.py): convolutions HWIO, dense ones (in, out)
+                                        own layouts (tbd/frameworks/layouts.py): convolutions HWIO, dense (in, out). In
+                                        mixed precision those of the kinds conv, dense and embedding are tensors of the
+                                        products' type instead, new ones in every call
+    generator                           of a network that uses layers.dropout: the adapter sets it to a
+                                        tf.random.Generator, seeded by the run's seed, before any call
     outputs(inputs), output_signature   {name: tensor} of what data are made from, where they are (Training.outputs),
                                         and the TensorSpecs of `inputs`
     signature(dtype, update)            {array's name: tf.TensorSpec} of what the update of that name takes; a size that
                                         changes from batch to batch is None, so that one graph serves them all
     network(inputs, update)             the loss, a scalar, that the update of that name goes down. `inputs` are the
-                                        update's arrays as tensors, reals in the run's precision. It is traced into a
+                                        update's arrays as tensors, reals in the products' type. It is traced into a
                                         graph, and makes no variables
 """
 
-import collections
+import time
 
 import tensorflow as tf
 
 from tbd.frameworks import layouts
-from tbd.frameworks.base import RUN_AHEAD, Training
+from tbd.frameworks.base import Training, Unsupported
 from tbd.frameworks.tensorflow import memory, trace
 from tbd.frameworks.tensorflow.update import TrainedUpdate
 
 
 class TensorFlowTraining(Training):
-    def __init__(self, network, specification, updates, weights, device, dtype):
-        self.specification, self.device, self.dtype = specification, device, dtype
+    """`products`: the type of products, that of real inputs too. `xla`: compiled by XLA."""
+
+    def __init__(self, network, specification, updates, weights, device, dtype, products=None, xla=False, seed=0):
+        self.specification, self.device, self.products, self.xla = specification, device, products or dtype, xla
         self.parameters = specification.parameters
         with tf.device(device):
             self.variables = {
                 p.name: tf.Variable(layouts.native(weights[p.name], p.kind), trainable=False, dtype=dtype)
                 for p in self.parameters
             }
-            network = network(specification, self.variables)
+            given = dict(self.variables)
+            network = network(specification, given)
+            if hasattr(network, "generator"):
+                network.generator = tf.random.Generator.from_seed(seed)
             self.updates = [
-                TrainedUpdate(update, network, self.parameters, self.variables, device, dtype) for update in updates
+                TrainedUpdate(u, network, self.parameters, self.variables, given, device, self.products, xla)
+                for u in updates
             ]
         if hasattr(network, "outputs"):
+
+            def produced(inputs):
+                self.updates[0].give()
+                return network.outputs(inputs)
+
             signature = [network.output_signature]
-            self.produced = tf.function(network.outputs, input_signature=signature, autograph=False)
+            self.produced = tf.function(produced, input_signature=signature, autograph=False)
         self.turns = [(update, n) for update in self.updates for n in range(update.repeat)]
         self.steps = 0
         self.unread = []  # losses, on the device
-        self.in_flight = collections.deque()
+        self.in_flight = None  # the last step's loss, on a GPU until the step is seen to be done
+        self.ends, self.ended = [], []  # when steps were done, since the last wait() and before it
 
     def inputs(self, arrays):
-        """The batch as tensors on the device, a dict for each turn of the step; real numbers in the run's precision."""
+        """The batch as tensors on the device, a dict for each turn of the step; real numbers in the products' type."""
         return [self.tensors_of(self.specification.update_arrays(arrays, u.name, n)) for u, n in self.turns]
 
     def tensors_of(self, arrays):
         with tf.device(self.device):
             return {
-                name: tf.constant(array, self.dtype if array.dtype.kind == "f" else None)
+                name: tf.constant(array, self.products if array.dtype.kind == "f" else None)
                 for name, array in arrays.items()
             }
 
@@ -65,16 +81,34 @@ class TensorFlowTraining(Training):
         self.unread.append(loss)
 
     def step(self, arrays):
-        self.train(self.inputs(arrays))
+        inputs = self.inputs(arrays)
+        self.finish()
+        self.train(inputs)
         if self.device.startswith("GPU"):
-            self.in_flight.append(self.unread[-1])
-            if len(self.in_flight) > RUN_AHEAD:
-                self.in_flight.popleft().numpy()
+            self.in_flight = self.unread[-1]
+
+    def finish(self):
+        """Wait for the step in flight, if there is one, and note when it was done.
+
+        One step at most is in flight: TensorFlow's copy to the host waits for all that its stream was given by then,
+        so that with more of them none could be told from the others.
+        """
+        if self.in_flight is not None:
+            self.in_flight.numpy()
+            self.ends.append(time.monotonic())
+            self.in_flight = None
 
     def wait(self):
+        self.finish()
         # on a CPU a function returns when its last operation is done, so this has nothing to wait for
         tf.test.experimental.sync_devices()
-        self.in_flight.clear()
+        self.ends, self.ended = [], self.ends
+
+    def step_ends(self):
+        return self.ended if self.device.startswith("GPU") else None
+
+    def skipped(self):
+        return sum(update.loss_scale.read_left_out() for update in self.updates if update.loss_scale)
 
     def losses(self):
         values = [float(loss) for loss in self.unread]
@@ -93,7 +127,7 @@ class TensorFlowTraining(Training):
         found = {}
         for update in self.updates:
             inputs = self.tensors_of(self.specification.update_arrays(arrays, update.name, 0))
-            loss, gradients = update.differentiate(inputs)
+            loss, gradients = update.exact_gradients(inputs)
             named = zip(update.parameters, gradients, strict=True)
             found[update.name] = (float(loss), {p.name: layouts.canonical(g.numpy(), p.kind) for p, g in named})
         return found
@@ -118,6 +152,8 @@ class TensorFlowTraining(Training):
         return found
 
     def record_memory(self, arrays):
+        if self.xla:
+            raise Unsupported("compile=xla: TensorFlow tells nothing of memory within compiled code: use compile=graph")
         return memory.record(self, arrays)
 
 

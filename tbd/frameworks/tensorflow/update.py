@@ -3,6 +3,10 @@
 import tensorflow as tf
 
 from tbd.frameworks.tensorflow import optimizer as optimizers
+from tbd.frameworks.tensorflow.memory import CAST
+from tbd.frameworks.tensorflow.scaling import LossScale
+
+IN_PRODUCTS = ("conv", "dense", "embedding")  # kinds of parameters that mixed precision gives in the products' type
 
 
 class TrainedUpdate:
@@ -10,27 +14,43 @@ class TrainedUpdate:
 
     train(inputs) moves the variables and gives the loss; differentiate(inputs) gives the loss and the gradients, in the
     order of `parameters`. Operations lie in the scopes forward/NAME, backward/NAME and optimizer/NAME.
+
+    `given` is the dictionary that the network takes its weights from; where `products`, the type of products, is not
+    that of the variables, it holds casts while the network is traced. `xla`: compiled by XLA, anew for each shape.
     """
 
-    def __init__(self, update, network, parameters, variables, device, dtype):
+    def __init__(self, update, network, parameters, variables, given, device, products, xla):
         self.name, self.repeat = update.name, update.repeat
-        self.network, self.device = network, device
+        self.network, self.given, self.device = network, given, device
         by_name = {p.name: p for p in parameters}
         self.parameters = [by_name[name] for name in update.parameters]
         self.variables = [variables[name] for name in update.parameters]
+        mixed = [p.name for p in parameters if p.role != "statistic" and p.kind in IN_PRODUCTS]
+        self.cast = {n: variables[n] for n in mixed if variables[n].dtype != products}
+        self.products = products
         self.optimizer = optimizers.create(update.optimizer, self.parameters, self.variables)
+        self.loss_scale = LossScale() if products == tf.float16 else None
         self.gradient_names = {}  # {operation that makes a gradient: the parameter's name}, filled by tracing train
-        signature = [network.signature(dtype, update.name)]
-        self.train = tf.function(self.applied, input_signature=signature, autograph=False)
-        self.differentiate = tf.function(self.loss_and_gradients, input_signature=signature, autograph=False)
+        signature = [network.signature(products, update.name)]
+        compiled = {"input_signature": signature, "autograph": False, "jit_compile": True if xla else None}
+        self.train = tf.function(self.applied, **compiled)
+        self.differentiate = tf.function(self.loss_and_gradients, **compiled)
+
+    def give(self):
+        """The casts, within the graph that is being traced, into what the network takes its weights from."""
+        with tf.name_scope(CAST):
+            self.given.update({n: tf.cast(variable, self.products) for n, variable in self.cast.items()})
 
     def loss_and_gradients(self, inputs):
+        """(the loss, the gradients; with loss scaling, of the scaled loss)."""
         with tf.device(self.device):
             with tf.GradientTape(watch_accessed_variables=False) as tape, tf.name_scope(f"forward/{self.name}"):
                 tape.watch(self.variables)
+                self.give()
                 loss = self.network(inputs, self.name)
+                target = loss * self.loss_scale.scale if self.loss_scale else loss
             with tf.name_scope(f"backward/{self.name}"):
-                gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, self.variables)]
+                gradients = [tf.convert_to_tensor(g) for g in tape.gradient(target, self.variables)]
         self.gradient_names = {g.op.name: p.name for p, g in zip(self.parameters, gradients, strict=True)}
         return loss, gradients
 
@@ -39,5 +59,24 @@ class TrainedUpdate:
         # all gradients before any update: else the first update would copy weights that are still being read
         scope = tf.name_scope(f"optimizer/{self.name}")
         with tf.device(self.device), scope, tf.control_dependencies([tf.group(*gradients)]):
-            self.optimizer.apply(gradients)
+            if self.loss_scale:
+                finite, gradients = self.loss_scale.unscaled(gradients)
+                self.optimizer.apply(gradients, finite)
+                self.loss_scale.move(finite)
+            else:
+                self.optimizer.apply(gradients)
         return loss
+
+    def exact_gradients(self, inputs):
+        """(the loss, the gradients): with loss scaling at the present scale, or the next below that has finite ones."""
+        if not self.loss_scale:
+            return self.differentiate(inputs)
+        present = self.loss_scale.scale.numpy()
+        while True:
+            loss, gradients = self.differentiate(inputs)
+            finite, gradients = self.loss_scale.unscaled(gradients)
+            if finite or self.loss_scale.scale <= 1:
+                break
+            self.loss_scale.scale.assign(self.loss_scale.scale / 2)
+        self.loss_scale.scale.assign(present)
+        return loss, gradients

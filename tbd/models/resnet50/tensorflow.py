@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tbd.frameworks.tensorflow.layers import batch_norm, convolution, max_pool
+from tbd.frameworks.tensorflow.layers import batch_norm, convolution, cross_entropy, max_pool
 from tbd.models.resnet50.specification import batch_norm_of
 
 
@@ -26,8 +26,9 @@ class Network:
             for block in range(count):
                 x = self.bottleneck(x, f"layer{stage + 1}.{block}.")
         features = tf.reduce_mean(x, [1, 2])
-        logits = tf.matmul(features, self.variables["fc.weight"]) + self.variables["fc.bias"]
-        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(batch["labels"], logits))
+        logits = tf.matmul(features, self.variables["fc.weight"])
+        logits += tf.cast(self.variables["fc.bias"], logits.dtype)
+        return tf.reduce_mean(cross_entropy(logits, batch["labels"]))
 
     def bottleneck(self, x, prefix):
         y = tf.nn.relu(self.normalised(x, prefix + "conv1"))

@@ -6,6 +6,7 @@ attention's keys, the vocabulary's logits) is one product over all steps, outsid
 
 import tensorflow as tf
 
+from tbd.frameworks.tensorflow.layers import at_least_float32, cross_entropy
 from tbd.frameworks.tensorflow.recurrence import recurrence
 
 
@@ -31,12 +32,14 @@ class Network:
 
     def __call__(self, batch, update):
         # each weight is read once: its gradient is then one tensor
-        w = {name: variable.read_value() for name, variable in self.variables.items()}
+        w = {name: tf.convert_to_tensor(variable) for name, variable in self.variables.items()}
+        # biases and the attention's v come in at least float32 where products are taken in less
+        w = {name: tf.cast(array, w["output"].dtype) for name, array in w.items()}
         memory, state = self.encode(w, batch["source"], batch["source_length"])
         attentional = self.decode(w, batch["target_input"], batch["source_length"], memory, state)
         logits = tf.matmul(tf.reshape(attentional, [-1, self.width]), w["output"])
         words = tf.reshape(tf.transpose(batch["target_output"]), [-1])
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(words, logits)
+        losses = cross_entropy(logits, words)
         real = tf.sequence_mask(batch["target_length"], tf.shape(batch["target_output"])[1])
         real = tf.cast(tf.reshape(tf.transpose(real), [-1]), losses.dtype)
         return tf.reduce_sum(losses * real) / tf.reduce_sum(real)
@@ -64,8 +67,9 @@ class Network:
         memory = tf.transpose(memory, [1, 0, 2])
         keys = tf.tensordot(memory, w["attention.memory"], 1)
         real = tf.sequence_mask(source_length, tf.shape(memory)[1])
-        # exp(-1e9) is exactly 0 in every floating type
-        mask = tf.where(real, tf.zeros([], keys.dtype), tf.constant(-1e9, keys.dtype))
+        # exp(-1e9) is exactly 0
+        mask = at_least_float32(tf.zeros([], keys.dtype))
+        mask = tf.where(real, mask, tf.constant(-1e9, mask.dtype))
 
         words = tf.gather(w["decoder.embedding"], tf.transpose(target))
         by_word, by_attentional = tf.split(w["decoder.0.input"], 2)
@@ -85,8 +89,9 @@ class Network:
                 x, c = lstm(gates, c)
                 after += [x, c]
             query = product(self.layers, x)
-            score = tf.linalg.matvec(tf.tanh(keys + query[:, None]), v) + mask
-            context = tf.squeeze(tf.matmul(tf.nn.softmax(score)[:, None], memory), 1)
+            score = at_least_float32(tf.linalg.matvec(tf.tanh(keys + query[:, None]), v)) + mask
+            weight = tf.cast(tf.nn.softmax(score), memory.dtype)
+            context = tf.squeeze(tf.matmul(weight[:, None], memory), 1)
             return [product(self.layers + 1, x, context), *after]
 
         products += [[w["attention.query"]], tf.split(w["attention.output"], 2)]

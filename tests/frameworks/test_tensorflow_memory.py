@@ -143,3 +143,15 @@ def test_where_an_event_names_no_operation_the_thread_tells_which_was_running():
     ]
     found = memory.allocator_events(events, "bfc")
     assert [(e.allocated, e.operation) for e in found] == [(True, "forward/Conv2D"), (False, "backward/AddN")]
+
+
+@pytest.mark.parametrize(
+    ("operation", "category"),
+    [
+        ("forward/train/cast_weights/Cast_3", "workspace"),
+        ("gradient_tape/forward/train/cast_weights/Cast_3/Cast", None),
+    ],
+)
+def test_weights_in_the_type_of_products_are_copies_and_their_gradients_are_gradients(operation, category):
+    (found,) = described([allocation(1, 10, operation), release(1, 10, OPTIMIZER)])["buffers"]
+    assert found["category"] == (category or "weight_gradients")

@@ -85,7 +85,7 @@ def description(events, persistent, begin, peak, gradient_names):
     """
     made, slack_at = followed(events, [b for b in persistent if b["category"] == "other"])
     for made_buffer, allocated_by, freed_by in made:
-        is_cast = CAST in allocated_by.split("/")
+        is_cast = phase(allocated_by) == "forward" and CAST in allocated_by.split("/")
         made_buffer["category"] = "workspace" if is_cast else category(phase(allocated_by), phase(freed_by))
         is_gradient = made_buffer["category"] == "weight_gradients"
         made_buffer["name"] = gradient_names.get(allocated_by, allocated_by) if is_gradient else allocated_by

@@ -161,7 +161,7 @@ class Bottleneck(nn.Module):
 
 
 class FrozenNorm(nn.Module):
-    """Batch norm of constants, one multiplication and addition, which keep nothing for the backward pass."""
+    """Batch norm of constants, a factor and a summand, which keeps nothing for the backward pass."""
 
     def __init__(self, channels):
         super().__init__()
@@ -171,7 +171,7 @@ class FrozenNorm(nn.Module):
         self.factor = self.summand = None  # (channels, 1, 1), by freeze()
 
     def forward(self, x):
-        return torch.addcmul(self.summand.to(x.dtype), x, self.factor.to(x.dtype))
+        return x.mul_(self.factor.to(x.dtype)).add_(self.summand.to(x.dtype))  # in the convolution's own memory
 
 
 @torch.no_grad()

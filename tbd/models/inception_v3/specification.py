@@ -8,8 +8,7 @@ Every convolution is without bias and followed by batch norm and ReLU. A padded 
 side, and stride 1. A module lays `branches` over the same input and joins their channels, in order; `trunk` and `top`
 are its modules in order. The average pooling of a branch is 3x3 with stride 1 over the places that exist: a window at
 the border is divided by the number of its pixels, not by 9 (as in Slim, where the paper's network comes from;
-torchvision divides by 9). It and the 1x1 convolution after it are both linear, each over axes of its own: a framework
-may do them in either order. The max-pooling is 3x3 with stride 2, without padding.
+torchvision divides by 9). The max-pooling is 3x3 with stride 2, without padding.
 
 The auxiliary head reads what the trunk gives: average pooling 5x5 with stride 3, two convolutions, mean over height and
 width, its fc. On pictures too small for its 5x5 windows they are as large as what they are laid over (Slim's

@@ -10,8 +10,9 @@ from tbd import frameworks
 
 ROOT = Path(__file__).parent.parent
 WORKER_SIDE = ["worker", "frameworks", "models", "data"]
-# What the worker's framework-free code may import beside the standard library. Pillow decodes pictures, nothing else.
-WORKER_LIBRARIES = {"tbd", "numpy", "PIL"}
+# What the worker's framework-free code may import beside the standard library. Pillow decodes pictures, and
+# soundfile sound; nothing else.
+WORKER_LIBRARIES = {"tbd", "numpy", "PIL", "soundfile"}
 
 
 def imports(path: Path) -> set[str]:

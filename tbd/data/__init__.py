@@ -49,6 +49,16 @@ SOURCES = {
             "max_length": Option(int, 1),
         },
     ),
+    "librispeech": Entry(
+        kinds.UTTERANCES,
+        {
+            "root": Option(str),
+            "split": Option(str),
+            "workers": Option(int, 1),
+            "max_broken_share": Option(float, 0.0, 1.0),
+            "max_seconds": Option(float, 0.1),
+        },
+    ),
     "synthetic": Entry(None, {}),
     "voc": Entry(
         kinds.BOXED_PICTURES,

@@ -15,13 +15,14 @@ logger = logging.getLogger(__name__)
 class Decoded(Source):
     """Batches that `read` makes of the subclass's `requests()` in data.workers processes, the same for any number.
 
-    A subclass sets `files`, how many files there are, and has
+    A subclass sets `files`, how many files there are, `noun`, what they are, and has
 
         requests()              what read(request) takes, batch after batch, without end
         batch(number, answer)   the Batch of that number of what read gave
     """
 
     files = 0
+    noun = "pictures"
 
     def __init__(self, specification, request, read):
         self._specification, self._share, self._read = specification, Share(request), read
@@ -53,9 +54,24 @@ class Decoded(Source):
                 self._broken[path] = why
                 logger.warning("skipped %s, which is broken (%s)", path, why)
                 if len(self._broken) > most:
-                    message = "%s is broken (%s): that makes %d of %d pictures, but data.max_broken_share=%g allows %d"
-                    counts = len(self._broken), self.files, self._broken_share, most
+                    message = "%s is broken (%s): that makes %d of %d %s, but data.max_broken_share=%g allows %d"
+                    counts = len(self._broken), self.files, self.noun, self._broken_share, most
                     raise BadData(message % ((path, why) + counts))
+
+
+def first_readable(candidates, read, broken):
+    """read(candidate) of the first candidate, each with a `path`, that can be read; None where none can.
+
+    Appends (path, what is wrong) of those before it to `broken`.
+    """
+    for candidate in candidates:
+        try:
+            return read(candidate)
+        except MemoryError:
+            raise
+        except Exception as error:  # Pillow raises OSError, SyntaxError, ValueError, struct.error, ...: broken
+            broken.append((candidate.path, "%s: %s" % (type(error).__name__, error)))
+    return None
 
 
 def import_pictures(name):

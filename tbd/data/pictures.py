@@ -8,6 +8,8 @@ import collections
 import numpy
 from PIL import Image
 
+from tbd.data.decoded import first_readable
+
 # Szegedy et al., arXiv 1409.4842, section 6: a crop of 8 % to 100 % of the area, its aspect ratio in [3/4, 4/3]
 AREA = (0.08, 1.0)
 RATIO = (3.0 / 4.0, 4.0 / 3.0)
@@ -23,21 +25,6 @@ Picture = collections.namedtuple("Picture", "path label seed")
 # `scale` the latter's pixels a pixel of the file; boxes float64 (n, 4) in the file's pixels, classes int32 (n,); `seed`
 # for whether to flip it.
 BoxedPicture = collections.namedtuple("BoxedPicture", "path size scaled scale boxes classes seed")
-
-
-def first_readable(candidates, read, broken):
-    """read(candidate) of the first candidate, each with a `path`, that can be read; None where none can.
-
-    Appends (path, what is wrong) of those before it to `broken`.
-    """
-    for candidate in candidates:
-        try:
-            return read(candidate)
-        except MemoryError:
-            raise
-        except Exception as error:  # Pillow raises OSError, SyntaxError, ValueError, struct.error, ...: broken
-            broken.append((candidate.path, "%s: %s" % (type(error).__name__, error)))
-    return None
 
 
 def read_batch(request):

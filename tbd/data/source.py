@@ -5,7 +5,7 @@ The controller calls that, before a worker starts in another folder; `cache` is 
 
 A source yields samples of one kind (tbd/data/kinds.py) and knows no model: what they must be like and how they become
 batches is asked of the specification (form, shapes_of, rows, batch_of). numpy only, but for Pillow where pictures are
-decoded; no framework, Python 3.6 syntax: every framework's worker uses it.
+decoded and soundfile where sound is; no framework, Python 3.6 syntax: every framework's worker uses it.
 """
 
 import collections

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import numpy
 
 from tbd.data import kinds
-from tbd.data.decoded import SPARES, Decoded, import_pictures
+from tbd.data.decoded import SPARES, Decoded, first_readable, import_pictures
 from tbd.data.iwslt15 import by_shape
 from tbd.data.source import BadData, absolute, batch_of
 
@@ -116,7 +116,7 @@ class BoxedPictures(Decoded):
 
     def _readable(self, picture):
         broken = []
-        self._pictures.first_readable([picture._replace(seed=[0])], self._pictures.read_boxed, broken)
+        first_readable([picture._replace(seed=[0])], self._pictures.read_boxed, broken)
         self.note_broken(broken)
         return not broken
 

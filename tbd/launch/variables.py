@@ -17,7 +17,7 @@ ALLOWED = {
 ALLOWED_PREFIXES = (
     "LC_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "HSA_", "MALLOC_", "KMP_", "OMP_",
     "GOMP_", "OPENBLAS_", "ONEDNN_", "DNNL_", "TF_", "TORCH_", "TORCHINDUCTOR_", "TRITON_", "XLA_", "JAX_",
-    "PYTORCH_", "MXNET_", "GLOO_", "SLURM_",
+    "PYTORCH_", "XLA_", "JAX_", "MXNET_", "GLOO_", "SLURM_",
 )  # fmt: skip
 # Secrets that live within those families, such as NVIDIA_API_KEY and SLURM_JWT.
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|JWT|API_?KEY|ACCESS_?KEY", re.IGNORECASE)

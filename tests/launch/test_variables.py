@@ -19,7 +19,14 @@ from tbd.launch.variables import (
 @pytest.mark.parametrize(
     "name",
     ["HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"]
-    + ["TF_ENABLE_ONEDNN_OPTS", "PYTORCH_CUDA_ALLOC_CONF", "NCCL_DEBUG", "SLURM_PROCID"],
+    + [
+        "TF_ENABLE_ONEDNN_OPTS",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "NCCL_DEBUG",
+        "SLURM_PROCID",
+        "XLA_FLAGS",
+        "JAX_LOGGING_LEVEL",
+    ],
 )
 def test_what_may_matter_to_a_worker_gets_through(name):
     assert allowed(name)

@@ -35,9 +35,15 @@ def overlaps(boxes, others):
 def suppress(boxes, count, threshold, most):
     """Non-maximum suppression of boxes (n, 4), best first: indices (most,) of those kept and how many they are.
 
-    In order, each that overlaps no kept one by more than `threshold` is kept: the first `most` of the first `count`.
+    In order, each that overlaps no kept one by more than `threshold` is kept: the first `most` of the first `count`, a
+    tensor. Decides in float32.
     """
-    boxes, count = boxes.float(), int(count)
+    boxes = boxes.float()
+    if boxes.is_cuda:
+        from tbd.frameworks.pytorch import suppression  # a CPU's build of PyTorch has no Triton
+
+        return suppression.suppress(boxes, count, threshold, most)
+    count = int(count)
     kept = boxes.new_zeros(most + TILE, 4)
     indices = torch.zeros(most + TILE, dtype=torch.long, device=boxes.device)
     found = 0

@@ -30,6 +30,16 @@ def memories(request):
     return facts(request.param, "memory")
 
 
+@pytest.fixture(scope="module", params=frameworks.names())
+def scalings(request):
+    return facts(request.param, "scaling")
+
+
+@pytest.fixture(params=twofold.RULES)
+def scaling(request, scalings):
+    return scalings[request.param]
+
+
 @pytest.fixture(params=twofold.RULES)
 def timing(request, timings):
     return timings[request.param]
@@ -91,3 +101,15 @@ def test_the_input_of_all_updates_is_counted_once(memory):
 
 def test_phases_of_several_updates_are_not_told_apart(memory):
     assert memory["memory"]["phases"] == {}
+
+
+def test_an_update_whose_gradients_are_not_finite_is_left_out_and_told(scaling):
+    assert scaling["moved"] == []
+    assert scaling["skipped"] == [twofold.REPEAT + 1, 0, 0], "each of its updates"
+
+
+def test_what_follows_is_as_if_it_had_not_been(scaling):
+    after, without = scaling["weights"]
+    for name, right in without.items():
+        assert after[name] == pytest.approx(right, rel=1e-5)
+    assert scaling["losses"][0] == pytest.approx(scaling["losses"][1], rel=1e-5)

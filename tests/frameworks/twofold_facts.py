@@ -1,6 +1,6 @@
 """What an adapter makes of the model of twofold.py by each rule, as JSON on stdout.
 
-python twofold_facts.py FRAMEWORK timing|memory. Run in the framework's own environment by test_updates.py.
+python twofold_facts.py FRAMEWORK timing|memory|scaling. Run in the framework's own environment by test_updates.py.
 """
 
 import importlib
@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspa
 
 from tbd import frameworks, models
 from tests.frameworks import twofold
+from tests.parity import faults as parity_faults
 
 STEPS = 5
 # how many graphs an update was compiled to, in the frameworks that compile
@@ -28,7 +29,7 @@ def main():
     name, pass_name = sys.argv[1:]
     request = {
         "batch_size": twofold.ROWS,
-        "precision": "fp64",
+        "precision": "fp16" if pass_name == "scaling" else "fp64",
         "world_size": 1,
         "seed": 1,
         "pass": pass_name,
@@ -41,11 +42,16 @@ def main():
     for rule in twofold.RULES:
         specification = twofold.Twofold(rule=rule)
         weights = specification.initial_weights(1)
+        if pass_name == "scaling":  # the steps are to differ by nothing but the one that is left out
+            specification = parity_faults.with_optimizers(specification, lambda o: o._replace(learning_rate=0.1))
         with unittest.mock.patch.object(models, "network", lambda model, framework: network):
-            training = framework.build(specification, weights)
+            training, other = (framework.build(specification, weights) for _ in range(2))
         random = numpy.random.RandomState(1)
         batches = [specification.synthetic_batch(twofold.ROWS, random) for _ in range(STEPS)]
-        found[rule] = {"timing": trained, "memory": recorded}[pass_name](specification, training, weights, batches)
+        if pass_name == "scaling":
+            found[rule] = left_out(training, other, batches)
+        else:
+            found[rule] = {"timing": trained, "memory": recorded}[pass_name](specification, training, weights, batches)
     print(json.dumps(found))
 
 
@@ -68,6 +74,29 @@ def trained(specification, training, weights, batches):
         "weights": {name: array.tolist() for name, array in training.weights().items()},
         "right_weights": {name: array.tolist() for name, array in right.items()},
         "graphs": [GRAPHS[sys.argv[1]](update) for update in training.updates if sys.argv[1] in GRAPHS],
+    }
+
+
+def left_out(training, other, batches):
+    """What a first step does whose gradients are not finite, and the steps after it beside those of a training without.
+
+    Nothing of the batch that is not finite may stay: neither in the weights nor in what the optimizers keep.
+    """
+    before = training.weights()
+    training.step({name: numpy.full_like(array, numpy.inf) for name, array in batches[0].items()})
+    training.wait()
+    moved = [name for name, array in training.weights().items() if name != "seen" and (array != before[name]).any()]
+    skipped = [training.skipped()]
+    for one in (training, other):
+        for arrays in batches:
+            one.step(arrays)
+        one.wait()
+        skipped.append(one.skipped())
+    return {
+        "moved": moved,
+        "skipped": skipped,
+        "losses": [one.losses()[-STEPS:] for one in (training, other)],
+        "weights": [{n: a.tolist() for n, a in one.weights().items() if n != "seen"} for one in (training, other)],
     }
 
 

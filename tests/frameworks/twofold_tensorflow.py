@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tbd.frameworks.tensorflow.layers import at_least_float32
 from tests.frameworks.twofold import SIZE
 
 
@@ -13,7 +14,7 @@ class Network:
         return {name: tf.TensorSpec([None, SIZE], dtype) for name in ({"first": "xy", "second": "z"}[update])}
 
     def __call__(self, inputs, update):
-        v = self.variables
+        v, inputs = self.variables, {name: at_least_float32(array) for name, array in inputs.items()}
         if update == "second":
             return tf.reduce_mean(tf.square(v["first"] * v["second"] * inputs["z"]))
         v["seen"].assign_add(tf.reduce_mean(inputs["x"], 0))

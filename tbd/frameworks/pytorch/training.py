@@ -48,7 +48,7 @@ class TrainedUpdate:
         self.parameters = [by_name[name] for name in update.parameters]
         self.tensors = [tensors[p.name] for p in self.parameters]
         self.optimizer = optimizers.create(update.optimizer, self.parameters, tensors)
-        self.optimizer.register_step_post_hook(self.count)
+        self.optimizer.register_step_post_hook(self.applied)
         self.scaler = torch.amp.GradScaler(
             device.type,
             init_scale=base.LOSS_SCALE,
@@ -69,13 +69,13 @@ class TrainedUpdate:
         self.left_out += 1
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        if self.specified.clip_weights is not None:
-            optimizers.clip_weights(self.tensors, self.specified.clip_weights)
         self.optimizer.zero_grad(set_to_none=True)
 
-    def count(self, optimizer, *_):
+    def applied(self, optimizer, *_):
         """The optimizer's hook after a step: a fused one was handed `found_inf`, 1 where it then moved nothing."""
         self.left_out = self.left_out - 1 + getattr(optimizer, "found_inf", 0)
+        if self.specified.clip_weights is not None:
+            optimizers.clip_weights(self.tensors, self.specified.clip_weights)
 
 
 class PyTorchTraining(Training):

@@ -62,6 +62,7 @@ class Rule:
         decay = self.factor(self.optimizer.weight_decay or 0.0, gradients[0].dtype, 0)
         self.move(prepared(self.optimizer, self.parameters, self.variables, gradients, decay))
         if (bound := self.optimizer.clip_weights) is not None:
+            bound = self.factor(bound, gradients[0].dtype, float("inf"))
             for variable in self.variables:
                 variable.assign(tf.clip_by_value(variable, -bound, bound))
 

@@ -47,7 +47,7 @@ class JaxTraining(Training):
         self.turns = [(update, n) for update in self.updates for n in range(update.repeat)]
         self.steps = 0
         self.unread = []  # losses, on the device
-        # on the CPU a step is done when step() returns (adapter.py)
+        # on the CPU a step is done when step() returns, as in the other frameworks
         self.completions = None if device.platform == "cpu" else Completions(jax.block_until_ready)
         self.ended = []
 
@@ -72,6 +72,8 @@ class JaxTraining(Training):
         self.train(self.inputs(arrays))
         if self.completions:
             self.completions.add(self.unread[-1])
+        else:
+            self.unread[-1].block_until_ready()
 
     def wait(self):
         jax.block_until_ready(self.weights_now)

@@ -89,6 +89,7 @@ class Specification(object):
     SIZES = {}  # {"full": {option: value}, "small": {...}}: "full" is the canonical network, "small" is for tests
     OPTIONS = {}  # {option: Option}: what each may be (tbd/data/options.py)
     takes = ()  # the kinds of samples that batches are formed of (tbd/data/kinds.py)
+    wide = ()  # real arrays of a batch that stay float32 in mixed precision, such as places: 8 bits are too few
 
     def __init__(self, size="full", **options):
         if size not in self.SIZES:

@@ -10,8 +10,9 @@ What tbd/models/<model>/jax.py defines as NETWORK:
 
 `weights` is {canonical name: array} of every Parameter in JAX's own layouts (tbd/frameworks/layouts.py: convolutions
 HWIO, dense ones (in, out); the rest as canonical), `inputs` are the update's arrays. Reals of the inputs, and weights
-of the kinds conv, dense and embedding, have the type of the run's products. A network that draws finds `inputs["key"]`
-too, a jax.random key that is another one in every turn of every step.
+of the kinds conv, dense and embedding, have the type of the run's products, but those inputs that the specification
+calls `wide` that of the weights. A network that draws finds `inputs["key"]` too, a jax.random key that is another one
+in every turn of every step.
 
 It is a pure function that jax.jit traces once for each set of shapes; recurrences are lax.scan. Layers that several
 models use are in layers.py.
@@ -32,7 +33,7 @@ class JaxTraining(Training):
 
     def __init__(self, network, specification, updates, weights, device, dtype, seed, products=None):
         self.specification, self.device = specification, device
-        self.products = products or dtype
+        self.dtype, self.products = dtype, products or dtype
         self.parameters = specification.parameters
         self.weights_now = {  # copies: memory that is numpy's can't be donated
             p.name: self.on_device(layouts.native(weights[p.name], p.kind), dtype).copy() for p in self.parameters
@@ -56,7 +57,8 @@ class JaxTraining(Training):
         return [self.tensors_of(self.specification.update_arrays(arrays, u.name, n)) for u, n in self.turns]
 
     def tensors_of(self, arrays):
-        return {name: self.on_device(array, self.products) for name, array in arrays.items()}
+        wide = self.specification.wide
+        return {name: self.on_device(a, self.dtype if name in wide else self.products) for name, a in arrays.items()}
 
     def on_device(self, array, dtype):
         return jax.device_put(array.astype(dtype, copy=False) if array.dtype.kind == "f" else array, self.device)

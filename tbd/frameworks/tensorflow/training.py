@@ -13,7 +13,8 @@ What tbd/models/<model>/tensorflow.py defines as NETWORK:
     signature(dtype, update)            {array's name: tf.TensorSpec} of what the update of that name takes; a size that
                                         changes from batch to batch is None, so that one graph serves them all
     network(inputs, update)             the loss, a scalar, that the update of that name goes down. `inputs` are the
-                                        update's arrays as tensors, reals in the products' type. It is traced into a
+                                        update's arrays as tensors, reals in the products' type, but those that the
+                                        specification calls `wide` in the variables' own. It is traced into a
                                         graph, and makes no variables
 """
 
@@ -31,7 +32,8 @@ class TensorFlowTraining(Training):
     """`products`: the type of products, that of real inputs too. `xla`: compiled by XLA."""
 
     def __init__(self, network, specification, updates, weights, device, dtype, products=None, xla=False, seed=0):
-        self.specification, self.device, self.products, self.xla = specification, device, products or dtype, xla
+        self.specification, self.device, self.xla = specification, device, xla
+        self.dtype, self.products = dtype, products or dtype
         self.parameters = specification.parameters
         with tf.device(device):
             self.variables = {
@@ -67,9 +69,13 @@ class TensorFlowTraining(Training):
     def tensors_of(self, arrays):
         with tf.device(self.device):
             return {
-                name: tf.constant(array, self.products if array.dtype.kind == "f" else None)
+                name: tf.constant(array, self.type_of(name) if array.dtype.kind == "f" else None)
                 for name, array in arrays.items()
             }
+
+    def type_of(self, name):
+        """The type of a batch's real array."""
+        return self.dtype if name in self.specification.wide else self.products
 
     def train(self, inputs):
         """One step over the tensors of inputs()."""

@@ -110,6 +110,7 @@ class FasterRCNN(Specification):
         smallest=Option(float, 0.0),
     )
     takes = (kinds.BOXED_PICTURES,)
+    wide = ("scales", "boxes", "anchor_targets")
 
     batch_norm_epsilon = 1e-5
     nms_threshold = 0.7

@@ -38,6 +38,11 @@ def refused(network, framework):
 CELLS = [(n, f) for n in NETWORKS for f in models.frameworks(model_of(n)) if not refused(n, f)]
 
 
+def mixed(framework):
+    """The framework's mixed precisions on the CPU."""
+    return [precision for precision in ("bf16", "fp16") if precision in frameworks.facts(framework).PRECISIONS["cpu"]]
+
+
 def models_in(framework):
     """The models that are written in a framework."""
     return [model for model in models.names() if framework in models.frameworks(model)]

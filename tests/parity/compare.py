@@ -11,7 +11,16 @@ Weights as built must be the specification's, to the bit.
 In float64 a loss may differ by 1e-9 and a gradient, or a drift, by 1e-6. In float32 no fixed bound is honest: rounding
 flips ReLUs, and those flip gradients. So it is calibrated: the first loss 1e-5, every other error at most 3 times the
 one that PyTorch in float32 makes itself on the same batch, or 1e-5 where that is more.
+
+In mixed precision the factors of products are rounded to u = 2^-8 (bf16) or 2^-11 (fp16). The loss may differ by 32 u:
+one that is the difference of two means, as WGAN's, loses 29 u in PyTorch, every other less than 2 u. The gradients of
+these small networks, whose batch norms divide by the spread of few values, are another matter: all of an update together
+may differ by 60 % of their norm (PyTorch's do by a third, JAX's by 45 %). That is a bound against mistakes, such as a
+scale that is not divided out or a cast that cuts gradients off; what the network computes is what float32 and float64
+show. And they must differ by more than float32's: else nothing was rounded.
 """
+
+import collections
 
 import numpy
 
@@ -83,3 +92,26 @@ def norm(array):
 def ratio(difference, size):
     """difference / size, and 0 where both are."""
     return 0.0 if difference == 0.0 else float(numpy.divide(difference, size))
+
+
+ROUNDING = {"bf16": 2.0**-8, "fp16": 2.0**-11}
+LOSS_MIXED, GRADIENTS_MIXED = 32, 0.6  # the loss in units of the rounding
+
+
+def mixed_failures(observed, reference, own, precision):
+    """What is wrong of a mixed precision's losses and gradients; `own` is PyTorch's observation in float32."""
+    wrong, sums = [], collections.defaultdict(lambda: numpy.zeros(3))
+    for key, array in observed.items():
+        kind, update = key.split("/")[:2]
+        if kind == "loss":
+            error = abs(array - reference[key]) / abs(reference[key])
+            if not error <= LOSS_MIXED * ROUNDING[precision]:
+                wrong.append(f"{key}: error {error:.2e}, bound {LOSS_MIXED * ROUNDING[precision]:.2e}")
+        else:
+            right = reference[key]
+            sums[update] += [norm(array - right) ** 2, norm(own[key] - right) ** 2, norm(right) ** 2]
+    for update, (difference, of_fp32, size) in sums.items():
+        error, least = numpy.sqrt(difference / size), numpy.sqrt(of_fp32 / size)
+        if not least < error <= GRADIENTS_MIXED:
+            wrong.append(f"gradient/{update}: error {error:.2e}, not between {least:.2e} and {GRADIENTS_MIXED}")
+    return wrong

@@ -1,6 +1,6 @@
 """What one framework makes of a model: run inside that framework's environment.
 
-    python tests/parity/observe.py REQUEST.json FOLDER [--faults] [--learn]
+    python tests/parity/observe.py REQUEST.json FOLDER [--faults] [--learn] [--also PRECISION ...]
 
 From the canonical weights of the request's seed (tests/models/known) and one synthetic batch of its batch size, in
 its precision, FOLDER/right.npz:
@@ -14,7 +14,8 @@ its precision, FOLDER/right.npz:
 
 FOLDER/NAME.npz has the same of the batch in another form (SAME in tests/models/known) that must change nothing.
 With --faults also FOLDER/FAULT.npz for each deliberate mistake (tests/parity/faults.py) that the network can have. With
---learn also FOLDER/learning.npz: `losses` of training on the synthetic source for the model's LEARNING_STEPS.
+--learn also FOLDER/learning.npz: `losses` of training on the synthetic source for the model's LEARNING_STEPS. With
+--also PRECISION ... also FOLDER/PRECISION.npz with loss and gradients alone, in each of these precisions.
 """
 
 import argparse
@@ -71,6 +72,18 @@ def observe(framework, request, fault):
     return fault.observation(found, specification, arrays)
 
 
+def once(request):
+    """The losses and gradients alone, in the request's precision."""
+    framework = frameworks.create(request)
+    specification = specification_of(request)
+    training = framework.build(specification, known.weights(specification, request["seed"]))
+    found = {}
+    for update, (loss, gradients) in training.gradients(batch(specification, request["batch_size"])).items():
+        found["loss/" + update] = numpy.float64(loss)
+        found.update(named(f"gradient/{update}/", gradients))
+    return found
+
+
 def learn(framework, request):
     """The losses of training as a run does, on the synthetic batches of the request's seed."""
     options = {key: value for key, value in request["model"].items() if key != "name"}
@@ -92,6 +105,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--faults", action="store_true")
     parser.add_argument("--learn", action="store_true")
+    parser.add_argument("--also", nargs="*", default=[], metavar="PRECISION")
     arguments = parser.parse_args()
     with open(arguments.request) as file:
         request = json.load(file)
@@ -104,6 +118,8 @@ def main():
         numpy.savez(os.path.join(arguments.folder, name + ".npz"), **found)
     if arguments.learn:
         numpy.savez(os.path.join(arguments.folder, "learning.npz"), **learn(framework, request))
+    for precision in arguments.also:
+        numpy.savez(os.path.join(arguments.folder, precision + ".npz"), **once(dict(request, precision=precision)))
 
 
 if __name__ == "__main__":

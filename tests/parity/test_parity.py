@@ -9,7 +9,7 @@ import pytest
 from tbd import models
 from tests.models import known
 from tests.parity import compare, faults
-from tests.parity.cells import CELLS, NETWORKS, model_of, options_of
+from tests.parity.cells import CELLS, NETWORKS, mixed, model_of, options_of
 
 
 def planted(network):
@@ -43,6 +43,15 @@ def test_float32_agrees_as_well_as_pytorch_does(network, framework, observation,
 @pytest.mark.parametrize(("form", "network", "framework"), SAME)
 def test_another_form_of_the_batch_changes_nothing(form, network, framework, observation, reference):
     assert compare.failures(observation(network, framework, "fp64", form), reference(network)) == []
+
+
+@pytest.mark.parametrize(("network", "framework", "precision"), [(n, f, p) for n, f in CELLS for p in mixed(f)])
+def test_mixed_precision_is_rounded_and_no_more(network, framework, precision, observation, reference):
+    own = observation(network, "pytorch", "fp32")
+    wrong = compare.mixed_failures(
+        observation(network, framework, "fp32", precision), reference(network), own, precision
+    )
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("network", NETWORKS)

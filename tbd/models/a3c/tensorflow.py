@@ -28,7 +28,7 @@ class Network:
     def __call__(self, inputs, update):
         logits, values = self.heads(tf.reshape(inputs["frames"], [-1, *self.frame]))
         actions, returns = (tf.reshape(inputs[name], [-1]) for name in ("actions", "returns"))
-        error = returns - values
+        error = at_least_float32(returns) - values
         log_policy = tf.nn.log_softmax(logits)
         chosen = tf.gather(log_policy, actions, batch_dims=1)
         entropy = -tf.reduce_sum(tf.exp(log_policy) * log_policy, 1)

@@ -11,18 +11,21 @@ def at_least_float32(x):
 def convolution(x, weight, stride, padded=True):
     """A convolution without bias whose padding is (kernel - 1) / 2 on both sides, for odd kernels; or none.
 
+    `stride` is a number, or one for the height and one for the width.
+
     With stride 1 that is "SAME"; with stride 2 "SAME" would pad more at the end than at the beginning. Explicit padding
     says it in one word, but TensorFlow 2.21 has no oneDNN kernel for its gradient by the input: 2 to 18 times slower.
     """
     if padded and stride == 1:
         return tf.nn.conv2d(x, weight, 1, "SAME")
-    edge = (int(weight.shape[0]) - 1) // 2 if padded else 0
-    return tf.nn.conv2d(with_zeros(x, edge), weight, stride, "VALID")
+    edges = [(int(size) - 1) // 2 for size in weight.shape[:2]] if padded else [0, 0]
+    return tf.nn.conv2d(with_zeros(x, *edges), weight, stride, "VALID")
 
 
 def max_pool(x, kernel, stride, padded=True):
     """Max-pooling of values that are not negative, with zeros around them, (kernel - 1) / 2 on both sides; or none."""
-    return tf.nn.max_pool2d(with_zeros(x, (kernel - 1) // 2 if padded else 0), kernel, stride, "VALID")
+    edge = (kernel - 1) // 2 if padded else 0
+    return tf.nn.max_pool2d(with_zeros(x, edge, edge), kernel, stride, "VALID")
 
 
 def average_pool(x, kernel, stride, padded=True):
@@ -33,19 +36,21 @@ def average_pool(x, kernel, stride, padded=True):
     return tf.nn.avg_pool2d(x, kernel, stride, "SAME" if padded else "VALID")
 
 
-def with_zeros(x, edge):
-    """The images with `edge` rows and columns of zeros on each side."""
-    return tf.pad(x, [[0, 0], [edge, edge], [edge, edge], [0, 0]]) if edge else x
+def with_zeros(x, rows, columns):
+    """The images with so many rows and columns of zeros on each side."""
+    return tf.pad(x, [[0, 0], [rows, rows], [columns, columns], [0, 0]]) if rows or columns else x
 
 
 def batch_norm(x, weight, bias, running_mean, running_variance, epsilon, momentum):
-    """Batch norm in training, over all axes but the last; moves the running statistics (variables).
+    """Batch norm in training, over all axes but the last; moves the running statistics (variables), if not None.
 
     running = (1 - momentum) * running + momentum * batch statistic, with the unbiased variance.
     """
     if x.dtype == tf.float64:  # the fused operator has no float64 kernel
         mean, variance = tf.nn.moments(x, [0, 1, 2])
         y = (x - mean) * tf.math.rsqrt(variance + epsilon) * weight + bias
+        if running_mean is None:
+            return y
         count = tf.cast(tf.reduce_prod(tf.shape(x)[:3]), x.dtype)
         unbiased = variance * count / tf.maximum(count - 1, 1)
         running_mean.assign((1 - momentum) * running_mean + momentum * mean)
@@ -56,15 +61,33 @@ def batch_norm(x, weight, bias, running_mean, running_variance, epsilon, momentu
         x=x,
         scale=weight,
         offset=bias,
-        mean=running_mean,
-        variance=running_variance,
+        mean=[] if running_mean is None else running_mean,
+        variance=[] if running_mean is None else running_variance,
         epsilon=epsilon,
-        exponential_avg_factor=momentum,
+        exponential_avg_factor=1.0 if running_mean is None else momentum,
         is_training=True,
     )
-    running_mean.assign(mean)
-    running_variance.assign(variance)
+    if running_mean is not None:
+        running_mean.assign(mean)
+        running_variance.assign(variance)
     return y
+
+
+def masked_batch_norm(x, real, weight, bias, running_mean, running_variance, epsilon, momentum):
+    """Batch norm over the places where `real`, of x's axes or 1 long, is true or 1; elsewhere the result is 0.
+
+    The statistics are worked out in at least float32; the result has the type of x.
+    """
+    wide = at_least_float32(x)
+    axes = list(range(len(x.shape) - 1))
+    real = tf.cast(real, wide.dtype)
+    count = tf.reduce_sum(real) * tf.cast(tf.size(x) / (tf.size(real) * x.shape[-1]), wide.dtype)
+    mean = tf.reduce_sum(wide * real, axes) / count
+    centred = (wide - mean) * real
+    variance = tf.reduce_sum(tf.square(centred), axes) / count
+    running_mean.assign((1 - momentum) * running_mean + momentum * mean)
+    running_variance.assign((1 - momentum) * running_variance + momentum * variance * (count / (count - 1)))
+    return tf.cast(centred * (tf.math.rsqrt(variance + epsilon) * weight) + bias * real, x.dtype)
 
 
 def cross_entropy(logits, labels, smoothing=0.0):

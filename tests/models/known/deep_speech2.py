@@ -191,4 +191,39 @@ def in_pytorch(fault):
     }[fault]()
 
 
-PLANTED = {"pytorch": in_pytorch}
+def in_tensorflow(fault):
+    import tensorflow as tf
+
+    from tbd.models.deep_speech2 import tensorflow
+
+    def bidirectional(cell, x, real, forward, backward):
+        ahead = run(x, real, *forward)
+        return ahead + tf.reverse(run(tf.reverse(x, [0]), tf.reverse(real, [0]), *backward), [0])
+
+    def run(x, real, w, u, b):
+        of_gates, of_n = u[:, : -u.shape[0]], u[:, -u.shape[0] :]
+
+        def step(h, inputs):
+            known, real = inputs
+            r, z, n = tf.split(known, 3, 1)
+            of_r, of_z = tf.split(h @ of_gates, 2, 1)
+            n = tf.tanh(n + (tf.sigmoid(r + of_r) * h) @ of_n)
+            return (n + tf.sigmoid(z + of_z) * (h - n)) * real
+
+        return tf.scan(step, (tf.tensordot(x, w, 1) + b, real), tf.zeros([tf.shape(x)[1], u.shape[0]], x.dtype))
+
+    def mean_ctc_loss(logits, steps, labels, label_lengths, blank):
+        losses = right(logits, steps, labels, label_lengths, blank)
+        return losses / tf.cast(label_lengths, losses.dtype)
+
+    right = tensorflow.ctc_loss
+    return {
+        "no_mask": lambda: unittest.mock.patch.object(
+            tensorflow, "real_steps", lambda steps, longest: tf.ones([tf.size(steps), longest], tf.bool)
+        ),
+        "mean_by_length": lambda: unittest.mock.patch.object(tensorflow, "ctc_loss", mean_ctc_loss),
+        "reset_before_product": lambda: unittest.mock.patch.object(tensorflow, "bidirectional", bidirectional),
+    }[fault]()
+
+
+PLANTED = {"pytorch": in_pytorch, "tensorflow": in_tensorflow}

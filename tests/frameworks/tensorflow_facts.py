@@ -111,9 +111,10 @@ def memory_facts(framework, folder):
         specification = models.create(model, dict(known.memory_options(model), size="small"))
         training = framework.build(specification, specification.initial_weights(1))
         batch_sizes = [known.batch_size(specification, rows) for rows in (16, 32)]
+        counts = {p.name: specifications.count(p) for p in specification.parameters}
         found[model] = {
             "weights_bytes": specification.weights_bytes(),
-            "trained_bytes": 4 * sum(specifications.count(p) for p in specification.parameters if p.role == "weight"),
+            "gradient_bytes": 4 * sum(u.repeat * counts[n] for u in specification.updates(16) for n in u.parameters),
             "optimizer_state_bytes": specification.optimizer_state_bytes(),
             "batches": [
                 training.record_memory(specification.synthetic_batch(batch_size, numpy.random.RandomState(0)))

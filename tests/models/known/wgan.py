@@ -58,6 +58,17 @@ class OneMixture(Penalised):
         return dict(arrays, mixture=numpy.broadcast_to(arrays["mixture"][:1], arrays["mixture"].shape))
 
 
+class StoppedMean(Penalised):
+    """Layer norm's variance taken of x - constant(mean), as tf.nn.moments does: right in the first order only."""
+
+    @contextlib.contextmanager
+    def planted(self):
+        layer_norm = {"pytorch": pytorch_stopped_mean, "tensorflow": tensorflow_stopped_mean, "jax": jax_stopped_mean}
+        network = models.network("wgan", self.framework)
+        with unittest.mock.patch.object(network, "layer_norm", layer_norm[self.framework]):
+            yield
+
+
 class FourUpdates(Fault):
     """The critic is updated four times a step."""
 
@@ -146,10 +157,39 @@ def last_axis_norm(x, weight, bias, epsilon):
     return (x - mean) * (variance + epsilon) ** -0.5 * weight + bias
 
 
+def pytorch_stopped_mean(specification, channels):
+    import torch
+
+    class Norm(torch.nn.GroupNorm):
+        def forward(self, x):
+            mean = x.mean((1, 2, 3), keepdim=True)
+            variance = (x - mean.detach()).square().mean((1, 2, 3), keepdim=True)
+            weight, bias = self.weight[:, None, None], self.bias[:, None, None]
+            return (x - mean) * (torch.rsqrt(variance + self.eps) * weight) + bias
+
+    return Norm(1, channels, eps=specification.layer_norm_epsilon)
+
+
+def tensorflow_stopped_mean(x, weight, bias, epsilon):
+    import tensorflow as tf
+
+    mean, variance = tf.nn.moments(x, [1, 2, 3], keepdims=True)
+    return (x - mean) * (tf.math.rsqrt(variance + epsilon) * weight) + bias
+
+
+def jax_stopped_mean(x, weight, bias, epsilon):
+    import jax
+
+    mean = x.mean((1, 2, 3), keepdims=True)
+    variance = ((x - jax.lax.stop_gradient(mean)) ** 2).mean((1, 2, 3), keepdims=True)
+    return (x - mean) * ((variance + epsilon) ** -0.5 * weight) + bias
+
+
 FAULTS = {
     "no_penalty": NoPenalty,
     "one_norm": OneNorm,
     "one_mixture": OneMixture,
+    "stopped_mean": StoppedMean,
     "four_updates": FourUpdates,
     "same_pictures": SamePictures,
     "other_scale": OtherScale,

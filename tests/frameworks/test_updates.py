@@ -1,6 +1,7 @@
 """A step of several updates with schedules, frozen weights and statistics, in every framework, against numpy."""
 
 import json
+import os
 import pathlib
 import subprocess
 
@@ -13,9 +14,16 @@ from tests.parity import cells
 SCRIPT = pathlib.Path(__file__).with_name("twofold_facts.py")
 
 
-def facts(framework, name):
-    command = [cells.framework_python(framework), str(SCRIPT), framework, name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+COMPILED = [(name, compiler) for name in frameworks.names() for compiler in frameworks.facts(name).COMPILE[1:]]
+
+
+def run(framework, *arguments, **variables):
+    command = [cells.framework_python(framework), str(SCRIPT), framework, *arguments]
+    return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+
+
+def facts(framework, *arguments):
+    done = run(framework, *arguments)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout)
 
@@ -113,3 +121,17 @@ def test_what_follows_is_as_if_it_had_not_been(scaling):
     for name, right in without.items():
         assert after[name] == pytest.approx(right, rel=1e-5)
     assert scaling["losses"][0] == pytest.approx(scaling["losses"][1], rel=1e-5)
+
+
+@pytest.mark.parametrize(("framework", "compiler"), COMPILED)
+def test_compiled_it_trains_the_same(framework, compiler):
+    found = facts(framework, "timing", compiler)["adam"]
+    assert found["losses"] == pytest.approx(found["right_losses"], rel=1e-9)
+    for name in ("first", "second"):
+        assert found["weights"][name] == pytest.approx(found["right_weights"][name], rel=1e-9)
+        assert found["gradients"][name][1][name] == pytest.approx(found["right_gradients"][name][1][name], rel=1e-9)
+
+
+def test_inductor_without_a_compiler_says_what_to_install():
+    done = run("pytorch", "timing", "inductor", CXX="/nowhere/g++")
+    assert "compile=inductor compiles with g++" in done.stderr and "CXX=/nowhere/g++ is not here" in done.stderr

@@ -1,6 +1,7 @@
 """What an adapter makes of the model of twofold.py by each rule, as JSON on stdout.
 
-python twofold_facts.py FRAMEWORK timing|memory|scaling. Run in the framework's own environment by test_updates.py.
+python twofold_facts.py FRAMEWORK timing|memory|scaling [COMPILE]. Run in the framework's own environment by
+test_updates.py.
 """
 
 import importlib
@@ -26,20 +27,21 @@ GRAPHS = {
 
 
 def main():
-    name, pass_name = sys.argv[1:]
+    name, pass_name, *compiler = sys.argv[1:]
     request = {
         "batch_size": twofold.ROWS,
         "precision": "fp16" if pass_name == "scaling" else "fp64",
         "world_size": 1,
         "seed": 1,
         "pass": pass_name,
+        "compile": compiler[0] if compiler else None,
         "framework": {"name": name},
         "hardware": {"device": "cpu", "threads": 1},
     }
     framework = frameworks.create(request)
     network = importlib.import_module("tests.frameworks.twofold_" + name)
     found = {}
-    for rule in twofold.RULES:
+    for rule in ["adam"] if compiler else twofold.RULES:
         specification = twofold.Twofold(rule=rule)
         weights = specification.initial_weights(1)
         if pass_name == "scaling":  # the steps are to differ by nothing but the one that is left out

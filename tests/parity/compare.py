@@ -12,12 +12,12 @@ In float64 a loss may differ by 1e-9 and a gradient, or a drift, by 1e-6. In flo
 flips ReLUs, and those flip gradients. So it is calibrated: the first loss 1e-5, every other error at most 3 times the
 one that PyTorch in float32 makes itself on the same batch, or 1e-5 where that is more.
 
-In mixed precision the factors of products are rounded to u = 2^-8 (bf16) or 2^-11 (fp16). The loss may differ by 32 u:
-one that is the difference of two means, as WGAN's, loses 29 u in PyTorch, every other less than 2 u. The gradients of
-these small networks, whose batch norms divide by the spread of few values, are another matter: all of an update together
-may differ by 60 % of their norm (PyTorch's do by a third, JAX's by 45 %). That is a bound against mistakes, such as a
-scale that is not divided out or a cast that cuts gradients off; what the network computes is what float32 and float64
-show. And they must differ by more than float32's: else nothing was rounded.
+In mixed precision the factors of products are rounded to u = 2^-8 (bf16) or 2^-11 (fp16). The loss may differ by 32
+u: one that is the difference of two means, as WGAN's, loses 29 u in PyTorch, every other less than 2 u. The gradients
+of these small networks, whose batch norms divide by the spread of few values, are another matter: all of an update
+together may differ by 60 % of their norm (PyTorch's do by a third, JAX's by 45 %). That is a bound against mistakes,
+such as a scale that is not divided out or a cast that cuts gradients off; what the network computes is what float32
+and float64 show. And they must differ by more than float32's: else nothing was rounded.
 """
 
 import collections

@@ -39,6 +39,10 @@ SOURCES = {
             "max_broken_share": Option(float, 0.0, 1.0),
         },
     ),
+    "imagenet64": Entry(
+        kinds.SMALL_PICTURES,
+        {"root": Option(str), "split": Option(str)},
+    ),
     "iwslt15": Entry(
         kinds.SENTENCE_PAIRS,
         {

@@ -229,15 +229,18 @@ class Wgan(Specification):
         """
         (pictures,) = samples
         updates, rows = self.critic_updates, len(pictures) // self.critic_updates
-        randoms = [numpy.random.RandomState(seed) for seed in seeds]
-        latent = [random.standard_normal(self.options["noise"]) for random in randoms]
-        mixture = [random.uniform() for random in randoms]
-        latent += [random.standard_normal(self.options["noise"]) for random in randoms[:rows]]
-        return self.batch(
-            pictures.reshape((updates, rows) + pictures.shape[1:]).swapaxes(0, 1),
-            numpy.array(latent).reshape(updates + 1, rows, -1).swapaxes(0, 1),
-            numpy.array(mixture).reshape(updates, rows).swapaxes(0, 1),
-        )
+        latent = numpy.empty((updates + 1, rows, self.options["noise"]))
+        mixture = numpy.empty((updates, rows))
+        random = numpy.random.RandomState()
+        for n, seed in enumerate(seeds):
+            random.seed(seed)  # 10 times as fast as a RandomState for each
+            place = divmod(n, rows)
+            latent[place] = random.standard_normal(self.options["noise"])
+            mixture[place] = random.uniform()
+            if n < rows:
+                latent[updates, n] = random.standard_normal(self.options["noise"])
+        images = pictures.reshape((updates, rows) + pictures.shape[1:])
+        return self.batch(images.swapaxes(0, 1), latent.swapaxes(0, 1), mixture.swapaxes(0, 1))
 
     def items(self, arrays):
         """The real pictures that the critic sees in a step."""

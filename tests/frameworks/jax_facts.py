@@ -44,14 +44,17 @@ def timing_facts(framework, folder):
     for length in (7, 5, 7, 5):
         seq2seq.options["synthetic_length"] = length
         batches.append(seq2seq.synthetic_batch(4, random))
+    done = []
     for arrays in batches:
         training.step(arrays)
+        done.append(all(array.is_ready() for array in training.weights_now.values()))
     with training.tracing(os.path.join(folder, "trace.json.gz")):
         training.step(batches[0])
         training.wait()
     framework.matrix_product(8)()
     return {
         "losses": [training.losses(), training.losses()],
+        "done": done,
         "graphs": training.updates[0].compiled._cache_size(),
         "canonical": all(numpy.array_equal(kept[n], a) for n, a in seq2seq.initial_weights(1).items()),
         "devices": framework.devices(),
@@ -85,7 +88,7 @@ def memory_facts(framework, folder):
             "optimizer_state_bytes": specification.optimizer_state_bytes(),
             "batches": [
                 recorded(training, specification.synthetic_batch(batch_size, numpy.random.RandomState(0)))
-                for batch_size in (16, 32)
+                for batch_size in [known.batch_size(specification, rows) for rows in (16, 32)]
             ],
         }
     return found

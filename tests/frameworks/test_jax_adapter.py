@@ -1,5 +1,6 @@
 """JAX's adapter, run in its own environment (jax_facts.py says what is run)."""
 
+import collections
 import gzip
 import json
 import math
@@ -49,6 +50,10 @@ def test_each_loss_is_given_once(timing):
     assert second == []
 
 
+def test_on_the_cpu_a_step_is_done_when_it_returns(timing):
+    assert timing[0]["done"] == [True] * 4
+
+
 def test_each_shape_is_compiled_once(timing):
     assert timing[0]["graphs"] == 2
 
@@ -88,17 +93,16 @@ def test_the_trace_has_the_programs_instructions_with_the_operations_that_they_c
 MODELS = pytest.mark.parametrize("model", cells.models_in("jax"))
 
 
-def live(recorded, order):
-    """{category: bytes} of the buffers that are alive at a position of the order axis."""
-    found = {}
-    for buffer in recorded["buffers"]:
-        if buffer["born"] <= order and (buffer["died"] is None or order < buffer["died"]):
-            found[buffer["category"]] = found.get(buffer["category"], 0) + buffer["bytes"]
-    return found
-
-
 def peak(recorded):
-    return max((live(recorded, order) for order in range(*recorded["steps"])), key=lambda found: sum(found.values()))
+    """{category: bytes} where the buffers hold the most in all."""
+    changes = [(b["born"], b["bytes"], b["category"]) for b in recorded["buffers"]]
+    changes += [(b["died"], -b["bytes"], b["category"]) for b in recorded["buffers"] if b["died"] is not None]
+    live, highest = collections.Counter(), collections.Counter()
+    for _, change, category in sorted(changes):
+        live[category] += change
+        if live.total() > highest.total():
+            highest = live.copy()
+    return highest
 
 
 @MODELS
@@ -111,20 +115,25 @@ def test_weights_and_optimizer_state_are_exact(memory, model):
 
 @MODELS
 def test_the_categories_sum_to_what_xla_says_that_the_step_takes(memory, model):
-    """Of the buffers alone, without the gaps between them."""
+    """With the gaps between the buffers, which are small."""
     for recorded in memory[model]["batches"]:
         before = sum(buffer["bytes"] for buffer in recorded["buffers"] if buffer["born"] == 0)
         beyond, _ = max(recorded["compiled_bytes"])
-        assert recorded["allocator"]["peak_bytes"] == before + beyond
-        assert sum(peak(recorded).values()) == pytest.approx(before + beyond, rel=0.01)
+        allocator = recorded["allocator"]
+        assert allocator["peak_bytes"] == before + beyond
+        assert sum(peak(recorded).values()) + allocator["slack_bytes"] == pytest.approx(before + beyond, rel=0.01)
+        assert allocator["slack_bytes"] < 0.05 * allocator["peak_bytes"]
         if len(recorded["compiled_bytes"]) == 1:
             assert before == recorded["compiled_bytes"][0][1]  # the arguments
 
 
 @MODELS
 def test_twice_the_batch_has_twice_the_feature_maps(memory, model):
-    """All feature maps but those of the last layers are alive where the backward pass begins: XLA begins it early."""
-    one, two = (live(r, r["phases"]["backward"][0])["feature_maps"] for r in memory[model]["batches"])
+    """In the whole step: XLA begins the backward pass before all of the forward pass is done."""
+    one, two = (
+        sum(b["bytes"] for b in recorded["buffers"] if b["category"] == "feature_maps")
+        for recorded in memory[model]["batches"]
+    )
     assert two == pytest.approx(2 * one, rel=0.05)
 
 

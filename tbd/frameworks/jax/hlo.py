@@ -179,9 +179,12 @@ def is_parameter(instruction):
 
 
 def phase(operation):
-    """The phase of a JAX operation by its name, whose scopes update.py sets; None where it names none."""
+    """The phase of a JAX operation by its name, whose scopes update.py sets; None where it names none.
+
+    A network's own use of gradients, such as a penalty on them, lies within the scope `forward`.
+    """
     if "/optimizer/" in operation:
         return "update"
-    if "transpose(jvp(" in operation:
+    if "transpose(jvp(forward))" in operation:
         return "backward"
-    return "forward" if "jvp(" in operation else None
+    return "forward" if "jvp(forward)" in operation else None

@@ -11,6 +11,7 @@ What was there before the step is known by its name.
 """
 
 import collections
+import itertools
 import re
 
 from tbd.frameworks import phases
@@ -41,9 +42,12 @@ def description(programs, persistent):
     persistent = persistent + [b for program in set(programs) for b in scalars(program)]
     buffers, begin, highest = list(persistent), 1, (0, 0)
     for program in programs:
-        made, total = temporaries(program)
-        buffers += [dict(b, born=b["born"] + begin, died=b["died"] + begin) for b in made]
-        highest = max(highest, (total, total - peak(made)))
+        used = program.buffers()
+        own = [one for one in used if not one.allocation.is_entry_computation_parameter]
+        allocations = {one.allocation.index: one.allocation.size for one in own}
+        highest = max(highest, (sum(allocations.values()), gaps(own)))
+        for made in described(program, used):
+            buffers.append(dict(made, born=made["born"] + begin, died=made["died"] + begin))
         begin += len(program.order)
     before = sum(b["bytes"] for b in persistent)
     return {
@@ -51,10 +55,22 @@ def description(programs, persistent):
         "buffers": buffers,
         "steps": [1, begin],
         "phases": phases.bounds(map(programs[0].phases.get, programs[0].order)) if len(programs) == 1 else {},
-        # beyond the buffers there are the gaps that are left between them
         "allocator": {"name": "XLA buffer assignment", "peak_bytes": before + highest[0], "slack_bytes": highest[1]},
         "method": METHOD,
     }
+
+
+def gaps(buffers):
+    """The bytes between the Buffers in their allocations where they hold the most in all."""
+    changes = sorted([(b.born, b.size) for b in buffers] + [(b.died, -b.size) for b in buffers])
+    held = list(itertools.accumulate(size for _, size in changes))
+    at = changes[held.index(max(held))][0] if held else 0
+    ends, live = {}, 0
+    for one in buffers:
+        if one.born <= at < one.died:
+            ends[one.allocation.index] = max(ends.get(one.allocation.index, 0), one.offset + one.size)
+            live += one.size
+    return sum(ends.values()) - live
 
 
 def scalars(program):
@@ -64,27 +80,24 @@ def scalars(program):
     return [buffer(sizes[i], 0, None, "other", name) for i, name in names.items() if not name.startswith(known)]
 
 
-def temporaries(program):
-    """(the buffers that a program makes outside of its arguments' memory, the bytes that it allocates for them).
+def described(program, used):
+    """The buffers that a program makes outside of its arguments' memory; `used` are all its Buffers.
 
     XLA may copy an argument and put a gradient into its place. So that the argument's own buffer, which is there before
     and after the step, keeps its category, the copy then counts as what displaced the argument.
     """
     kind = Kind(program)
-    made, copies, guests, allocated = [], [], collections.defaultdict(list), {}
-    for one in program.buffers():
+    made, copies, guests = [], [], collections.defaultdict(list)
+    for one in used:
         if one.allocation.is_entry_computation_parameter:
             guests[one.allocation.parameter_number].append(one)
-            continue
-        allocated[one.allocation.index] = one.allocation.size
-        copied = kind.copied(one)
-        if copied is None:
+        elif (copied := kind.copied(one)) is None:
             made.append(buffer(one.size, one.born, one.died, *kind(one)))
         else:
             copies.append((one, copied))
     for one, copied in copies:
         made += pieces(one, [(guest, *kind(guest)) for guest in guests[copied]])
-    return made, sum(allocated.values())
+    return made
 
 
 def pieces(copy, guests):
@@ -165,16 +178,6 @@ def from_input(program):
         if program.operation(instruction).startswith("inputs[") or not found.isdisjoint(sources):
             found.add(number)
     return found
-
-
-def peak(buffers):
-    """The most bytes of the buffers that are alive at one time."""
-    changes = [(b["born"], b["bytes"]) for b in buffers] + [(b["died"], -b["bytes"]) for b in buffers]
-    highest = live = 0
-    for _, change in sorted(changes):
-        live += change
-        highest = max(highest, live)
-    return highest
 
 
 def buffer(size, born, died, category, name):

@@ -15,7 +15,6 @@ import itertools
 import re
 
 from tbd.frameworks import phases
-from tbd.frameworks.jax import profiler
 
 METHOD = (
     "XLA's buffer assignment of the compiled step, by the phases of the operations that make and read each buffer; "
@@ -26,6 +25,8 @@ METHOD = (
 
 def record(training, arrays):
     """One step of a JaxTraining recorded: a dict of docs/memory.md."""
+    from tbd.frameworks.jax import profiler
+
     training.step(arrays)  # compiled
     training.wait()
     inputs = training.inputs(arrays)

@@ -5,11 +5,14 @@ The facts are read without importing the framework, which the controller doesn't
     DEVICES     what it trains on, of "cpu" and "gpu"
     PRECISIONS  {device: what it trains in there, of those in tbd/frameworks/base.py}
     COMPILE     what `compile` may be, the framework's usual first
+    NOT_ON      why not on a device that is missing there, {device: reason}; may be missing itself
     WITHOUT     what it can't express faithfully, {(model, option, value): reason}; (model, None, None): the whole model
 """
 
 import importlib
 import os
+
+from tbd.frameworks import cuda
 
 
 def names():
@@ -27,7 +30,7 @@ def refusal(name, device, precision, compiler):
     """Why the framework doesn't train so, or None where it does. `compiler`: one of `compile`'s values."""
     known = facts(name)
     if device not in known.DEVICES:
-        return "hardware.device=%s: %s trains on %s here" % (device, name, " or ".join(known.DEVICES))
+        return not_on(known, name, device)
     offered = known.PRECISIONS[device]
     if precision not in offered:
         reason = "precision=%s: %s trains in %s on a %s" % (precision, name, ", ".join(offered), device)
@@ -36,6 +39,21 @@ def refusal(name, device, precision, compiler):
     if compiler not in known.COMPILE:
         return "compile=%s: %s runs %s" % (compiler, name, " or ".join(known.COMPILE))
     return None
+
+
+def not_on(known, name, device):
+    """Why a framework with these facts doesn't train on the device, and what would."""
+    reason = "hardware.device=%s: %s trains on %s here" % (device, name, " or ".join(known.DEVICES))
+    why = getattr(known, "NOT_ON", {}).get(device)
+    if why:
+        reason += ": " + why
+        capability = cuda.compute_capability(0) if device == "gpu" else None
+        if capability:
+            reason += "; this machine's GPU has compute capability %d.%d" % capability
+    others = [other for other in names() if device in facts(other).DEVICES]
+    if others:
+        reason += ". Use hardware=cpu, or on a %s framework=%s" % (device, ", ".join(others))
+    return reason
 
 
 def create(request):

@@ -10,6 +10,7 @@ import yaml
 
 from tbd import frameworks, models
 from tbd.config import cells
+from tbd.frameworks import cuda
 from tbd.frameworks.base import PRECISIONS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -46,6 +47,17 @@ def test_tf32_is_a_gpus():
     said = "precision=tf32: pytorch trains in fp32, fp64, bf16, fp16 on a cpu; tf32 is for a gpu"
     assert unsupported(precision="tf32") == said
     assert unsupported(precision="tf32", device="gpu") is None
+
+
+@pytest.mark.parametrize("capability", [(9, 0), None])
+def test_a_device_that_a_framework_is_not_on_has_its_reason_and_a_way_out(monkeypatch, capability):
+    monkeypatch.setattr(cuda, "compute_capability", lambda number: capability)
+    reason = unsupported(framework="mxnet", device="gpu")
+    assert reason.startswith("hardware.device=gpu: mxnet trains on cpu here: ")
+    assert "up to 8.6" in reason
+    assert ("this machine's GPU has compute capability 9.0" in reason) == (capability is not None)
+    assert "Use hardware=cpu, or on a gpu framework=" in reason
+    assert "pytorch" in reason.partition(" framework=")[2]
 
 
 def test_a_framework_without_an_adapter_is_told_from_those_with_one():

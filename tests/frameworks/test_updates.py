@@ -38,7 +38,10 @@ def memories(request):
     return facts(request.param, "memory")
 
 
-@pytest.fixture(scope="module", params=frameworks.names())
+WITH_FP16 = [name for name in frameworks.names() if "fp16" in frameworks.facts(name).PRECISIONS["cpu"]]
+
+
+@pytest.fixture(scope="module", params=WITH_FP16)
 def scalings(request):
     return facts(request.param, "scaling")
 

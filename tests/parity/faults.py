@@ -76,8 +76,7 @@ class PaddingShifted(Fault):
         return hasattr(specification, "batch_norms")  # convolutional networks, which all pad
 
     def planted(self):
-        shifted = {"pytorch": pytorch_padding, "tensorflow": tensorflow_padding, "jax": jax_padding}
-        return shifted[self.framework]()
+        return PADDINGS[self.framework]()
 
 
 class SgdMomentum(Fault):
@@ -188,3 +187,24 @@ def jax_padding():
         return original(x, weight, strides, padding, **options)
 
     return unittest.mock.patch.object(lax, "conv_general_dilated", convolution)
+
+
+def mxnet_padding():
+    import mxnet
+
+    original = mxnet.sym.Convolution
+
+    def convolution(x, *arguments, pad, **options):
+        width = [(n + 1, n - 1) if n else (0, 0) for n in pad]
+        x = mxnet.sym.pad(x, mode="constant", pad_width=[0] * 4 + [n for pair in width for n in pair])
+        return original(x, *arguments, **options)
+
+    return unittest.mock.patch.object(mxnet.sym, "Convolution", convolution)
+
+
+PADDINGS = {
+    "pytorch": pytorch_padding,
+    "tensorflow": tensorflow_padding,
+    "jax": jax_padding,
+    "mxnet": mxnet_padding,
+}

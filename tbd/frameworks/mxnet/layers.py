@@ -1,0 +1,74 @@
+"""Layers on MXNet's symbols, NCHW, as the specifications define them. oneDNN has no other layout here."""
+
+from mxnet import sym
+
+
+def shape_of(x):
+    """The shape of a symbol whose variables know theirs."""
+    _, (shape,), _ = x.infer_shape()
+    return shape
+
+
+def channels_first(images):
+    """(batch, height, width, channels) as (batch, channels, height, width)."""
+    return sym.transpose(images, (0, 3, 1, 2))
+
+
+def convolution(x, weight, stride=1, padded=True, bias=None):
+    """A convolution whose padding is (kernel - 1) / 2 on both sides, for odd kernels; or none."""
+    out, _, *kernel = shape_of(weight)
+    return sym.Convolution(
+        x,
+        weight,
+        bias,
+        no_bias=bias is None,
+        num_filter=out,
+        kernel=kernel,
+        stride=(stride, stride),
+        pad=[(n - 1) // 2 if padded else 0 for n in kernel],
+    )
+
+
+def max_pool(x, kernel, stride, padded=True):
+    """Max-pooling with (kernel - 1) / 2 places around the image that are never the largest; or without."""
+    edge = (kernel - 1) // 2 if padded else 0
+    return sym.Pooling(x, kernel=(kernel, kernel), stride=(stride, stride), pad=(edge, edge), pool_type="max")
+
+
+def average_pool(x, kernel, stride, padded=True):
+    """Means over the places that exist of windows that reach (kernel - 1) / 2 over the border; or not."""
+    edge = (kernel - 1) // 2 if padded else 0
+    window = {"kernel": (kernel, kernel), "stride": (stride, stride), "pad": (edge, edge)}
+    return sym.Pooling(x, pool_type="avg", count_include_pad=False, **window)
+
+
+def relu(x):
+    return sym.Activation(x, act_type="relu")
+
+
+def dense(x, weight, bias=None):
+    """x (..., in) times weight (out, in), along the last axis."""
+    (out, _) = shape_of(weight)
+    return sym.FullyConnected(x, weight, bias, num_hidden=out, no_bias=bias is None, flatten=False)
+
+
+def batch_norm(x, weight, bias, running_mean, running_variance, epsilon, momentum):
+    """Batch norm in training, over all axes but the second: (y, moved running mean, moved running variance).
+
+    running = (1 - momentum) * running + momentum * batch statistic, with the unbiased variance. The operator would move
+    statistics of its own by the biased one; it also gives the batch's mean and 1 / sqrt(variance + epsilon).
+    """
+    y, mean, inverse = sym.BatchNorm(x, weight, bias, fix_gamma=False, eps=epsilon, output_mean_var=True)
+    batch, channels, *places = shape_of(x)
+    count = batch
+    for n in places:
+        count *= n
+    unbiased = (1 / sym.square(inverse) - epsilon) * (count / max(count - 1, 1))
+    running_mean = (1 - momentum) * running_mean + momentum * mean
+    running_variance = (1 - momentum) * running_variance + momentum * unbiased
+    return y, running_mean, running_variance
+
+
+def cross_entropy(logits, labels):
+    """-log softmax(logits)[label] of each row: logits (..., classes), labels (...)."""
+    return -sym.pick(sym.log_softmax(logits), labels)

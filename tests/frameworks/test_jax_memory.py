@@ -109,6 +109,28 @@ def test_a_gradient_as_large_as_no_weight_that_its_reader_moves_is_workspace():
     assert made(program.described())[BACKWARD + "transpose"][0] == "workspace"
 
 
+def test_an_operation_without_a_name_is_of_its_operands_latest_phase():
+    program, ids = one_layer()
+    gradient = next(i for i in program.computation.instructions if i.id == ids["gradient"])
+    gradient.metadata.op_name = ""  # its operands are the input, of no phase, and dy, of the backward pass
+    program.allocation(80, [(ids["gradient"], 0, 80)])
+    assert made(program.described())["w"][0] == "weight_gradients"
+
+
+def test_a_buffer_ends_where_its_reader_writes_over_it():
+    program = Written()
+    x = program.argument("inputs['x']", 40)
+    h = program.add("h", operands=[x], operation=FORWARD + "dot")
+    y = program.add("y", operands=[h], operation=FORWARD + "exp")
+    program.add("dy", operands=[y], operation=BACKWARD + "mul")
+    program.allocation(100, [(h, 0, 100), (y, 0, 60)])
+    found = program.described()
+    assert made(found) == {
+        FORWARD + "dot": ("workspace", 100, 2, 3),
+        FORWARD + "exp": ("feature_maps", 60, 3, 5),
+    }
+
+
 def test_what_is_made_of_weights_alone_is_no_feature_map():
     program = Written()
     weight = program.argument("trained['w']", 80)

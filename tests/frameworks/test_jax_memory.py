@@ -112,7 +112,8 @@ def test_a_gradient_as_large_as_no_weight_that_its_reader_moves_is_workspace():
 def test_an_operation_without_a_name_is_of_its_operands_latest_phase():
     program, ids = one_layer()
     gradient = next(i for i in program.computation.instructions if i.id == ids["gradient"])
-    gradient.metadata.op_name = ""  # its operands are the input, of no phase, and dy, of the backward pass
+    gradient.metadata.op_name = ""
+    gradient.operand_ids[:] = [ids["h"], ids["dy"]]
     program.allocation(80, [(ids["gradient"], 0, 80)])
     assert made(program.described())["w"][0] == "weight_gradients"
 

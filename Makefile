@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 FRAMEWORKS := $(patsubst tbd/frameworks/%/adapter.py,%,$(wildcard tbd/frameworks/*/adapter.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test ui lint parity-full bench-overhead lock clean
+.PHONY: help setup run test ui lint parity-full bench-overhead bench-models lock clean
 
 help: ## these lines
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -47,6 +47,9 @@ lint: setup ## style, types, and the syntax that old frameworks need
 
 bench-overhead: setup ## our timing pass against a bare loop of the same model, ratio a framework
 	@$(BIN)/python benchmarks/overhead.py
+
+bench-models: setup ## our networks against the best public implementation in each framework, ratios (ARGUMENTS=--help)
+	@$(BIN)/python benchmarks/models.py $(ARGUMENTS)
 
 lock: setup ## requirements.lock anew from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --no-emit-index-url --no-emit-find-links -o requirements.lock pyproject.toml

@@ -14,14 +14,17 @@ def at_least_float32(x):
 def convolution(x, weight, stride, padded=True):
     """A convolution without bias whose padding is (kernel - 1) / 2 on both sides, for odd kernels; or none.
 
+    `stride` is a number, or one for the height and one for the width.
+
     One of 1 x 1 is a product of matrices: as such XLA's CPU code for its gradients needs no transposed copies. On a GPU
     it is cuDNN's: of such a product with a stride XLA's fusion of products fails a check (jaxlib 0.11.2).
     """
+    rows, columns = (stride, stride) if isinstance(stride, int) else stride
     if weight.shape[:2] == (1, 1) and jax.default_backend() == "cpu":
-        return dense(x[:, ::stride, ::stride], weight[0, 0])
+        return dense(x[:, ::rows, ::columns], weight[0, 0])
     padding = [((n - 1) // 2, (n - 1) // 2) if padded else (0, 0) for n in weight.shape[:2]]
     layout = ("NHWC", "HWIO", "NHWC")
-    return lax.conv_general_dilated(x, weight, (stride, stride), padding, dimension_numbers=layout)
+    return lax.conv_general_dilated(x, weight, (rows, columns), padding, dimension_numbers=layout)
 
 
 def dense(x, weight):
@@ -57,33 +60,51 @@ def average_pool(x, kernel, stride, padded=True):
     return sums / counts.astype(x.dtype)
 
 
+def normalised(x, weight, bias, epsilon, axes):
+    """((x - mean) / sqrt(variance + epsilon) * weight + bias, mean, variance) over `axes`, with the biased variance.
+
+    `weight` and `bias` are of the last axis. The statistics, which keep their axes, are worked out in at least float32;
+    the result has the type of x.
+    """
+    wide = at_least_float32(x)
+    mean = jnp.mean(wide, axes, keepdims=True)
+    variance = jnp.mean(jnp.square(wide - mean), axes, keepdims=True)
+    y = (wide - mean) * (lax.rsqrt(variance + epsilon) * weight) + bias
+    return y.astype(x.dtype), mean, variance
+
+
 def batch_norm(x, weight, bias, running_mean, running_variance, epsilon, momentum):
     """Batch norm in training, over all axes but the last: (y, moved running mean, moved running variance).
 
     running = (1 - momentum) * running + momentum * batch statistic, with the unbiased variance. The statistics are
     worked out in at least float32; y has the type of x.
     """
-    axes = tuple(range(x.ndim - 1))
-    wide = at_least_float32(x)
-    mean = jnp.mean(wide, axes)
-    variance = jnp.mean(jnp.square(wide - mean), axes)
-    y = (wide - mean) * (lax.rsqrt(variance + epsilon) * weight) + bias
+    y, mean, variance = normalised(x, weight, bias, epsilon, tuple(range(x.ndim - 1)))
     count = x.size // x.shape[-1]
     unbiased = variance * (count / max(count - 1, 1))
+    running_mean = (1 - momentum) * running_mean + momentum * mean.reshape(-1)
+    running_variance = (1 - momentum) * running_variance + momentum * unbiased.reshape(-1)
+    return y, running_mean, running_variance
+
+
+def masked_batch_norm(x, real, weight, bias, running_mean, running_variance, epsilon, momentum):
+    """batch_norm over the places where `real`, of x's axes or 1 long, is true or 1; elsewhere y is 0."""
+    axes = tuple(range(x.ndim - 1))
+    wide = at_least_float32(x)
+    real = real.astype(wide.dtype)
+    count = jnp.sum(real) * (x.size // (real.size * x.shape[-1]))
+    mean = jnp.sum(wide * real, axes) / count
+    centred = (wide - mean) * real
+    variance = jnp.sum(jnp.square(centred), axes) / count
+    y = centred * (lax.rsqrt(variance + epsilon) * weight) + bias * real
     running_mean = (1 - momentum) * running_mean + momentum * mean
-    running_variance = (1 - momentum) * running_variance + momentum * unbiased
+    running_variance = (1 - momentum) * running_variance + momentum * variance * (count / (count - 1))
     return y.astype(x.dtype), running_mean, running_variance
 
 
 def layer_norm(x, weight, bias, epsilon):
-    """(x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis, with the biased variance.
-
-    The statistics are worked out in at least float32; the result has the type of x.
-    """
-    wide = at_least_float32(x)
-    mean = jnp.mean(wide, -1, keepdims=True)
-    variance = jnp.mean(jnp.square(wide - mean), -1, keepdims=True)
-    return ((wide - mean) * lax.rsqrt(variance + epsilon) * weight + bias).astype(x.dtype)
+    """`normalised` over the last axis."""
+    return normalised(x, weight, bias, epsilon, -1)[0]
 
 
 def cross_entropy(logits, labels, smoothing=0.0):

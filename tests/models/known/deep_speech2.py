@@ -226,4 +226,39 @@ def in_tensorflow(fault):
     }[fault]()
 
 
-PLANTED = {"pytorch": in_pytorch, "tensorflow": in_tensorflow}
+def in_jax(fault):
+    import jax.numpy as jnp
+    from jax import lax, nn
+
+    from tbd.models.deep_speech2 import jax
+
+    def bidirectional(cell, x, real, forward, backward):
+        return run(x, real, *forward) + run(x[::-1], real[::-1], *backward)[::-1]
+
+    def run(x, real, w, u, b):
+        of_gates, of_n = u[:, : -len(u)], u[:, -len(u) :]
+
+        def step(h, inputs):
+            known, real = inputs
+            r, z, n = jnp.split(known, 3, 1)
+            of_r, of_z = jnp.split(h @ of_gates, 2, 1)
+            n = jnp.tanh(n + (nn.sigmoid(r + of_r) * h) @ of_n)
+            h = (n + nn.sigmoid(z + of_z) * (h - n)) * real
+            return h, h
+
+        return lax.scan(step, jnp.zeros((x.shape[1], len(u)), x.dtype), (x @ w + b, real))[1]
+
+    def mean_ctc_loss(logits, steps, labels, label_lengths, blank):
+        return right(logits, steps, labels, label_lengths, blank) / label_lengths
+
+    right = jax.ctc_loss
+    return {
+        "no_mask": lambda: unittest.mock.patch.object(
+            jax, "real_steps", lambda steps, longest: jnp.ones((len(steps), longest), bool)
+        ),
+        "mean_by_length": lambda: unittest.mock.patch.object(jax, "ctc_loss", mean_ctc_loss),
+        "reset_before_product": lambda: unittest.mock.patch.object(jax, "bidirectional", bidirectional),
+    }[fault]()
+
+
+PLANTED = {"pytorch": in_pytorch, "tensorflow": in_tensorflow, "jax": in_jax}

@@ -1,0 +1,64 @@
+"""The CTC losses of a batch and their gradients in one framework, in float64, in its own environment.
+
+python tests/frameworks/ctc_facts.py FRAMEWORK BATCH.npz RESULT.npz
+"""
+
+import os
+import sys
+
+import numpy
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+
+def pytorch(logits, steps, labels, label_lengths, weights):
+    import torch
+
+    logits = torch.tensor(logits, requires_grad=True)
+    lengths = torch.tensor(steps), torch.tensor(label_lengths)
+    likelihoods = torch.log_softmax(logits, 2)
+    losses = torch.nn.functional.ctc_loss(likelihoods, torch.tensor(labels).long(), *lengths, 0, reduction="none")
+    (losses * torch.tensor(weights)).sum().backward()
+    return losses.detach().numpy(), logits.grad.numpy()
+
+
+def tensorflow(logits, steps, labels, label_lengths, weights):
+    import tensorflow as tf
+
+    from tbd.frameworks.tensorflow.ctc import ctc_loss
+
+    @tf.function
+    def run(logits, *lengths):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            losses = ctc_loss(logits, *lengths, 0)
+            loss = tf.reduce_sum(losses * weights)
+        return losses, tape.gradient(loss, logits)
+
+    return [found.numpy() for found in run(*(tf.constant(array) for array in (logits, steps, labels, label_lengths)))]
+
+
+def jax(logits, steps, labels, label_lengths, weights):
+    import jax
+
+    from tbd.frameworks.jax.ctc import ctc_loss
+
+    jax.config.update("jax_enable_x64", True)
+
+    def loss(logits):
+        losses = ctc_loss(logits, steps, labels, label_lengths, 0)
+        return (losses * weights).sum(), losses
+
+    (_, losses), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(logits)
+    return losses, gradient
+
+
+def main():
+    framework, batch, result = sys.argv[1:]
+    with numpy.load(batch) as arrays:
+        losses, gradient = {"pytorch": pytorch, "tensorflow": tensorflow, "jax": jax}[framework](**arrays)
+    numpy.savez(result, losses=losses, gradient=gradient)
+
+
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,7 @@ import numpy
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from tbd import frameworks, models
+from tbd.models import specification as specifications
 from tests.models import known
 
 THREADS = 2
@@ -85,6 +86,7 @@ def memory_facts(framework, folder):
         training = framework.build(specification, specification.initial_weights(1))
         found[model] = {
             "weights_bytes": specification.weights_bytes(),
+            "trained_bytes": sum(4 * specifications.count(p) for p in specification.parameters if p.role == "weight"),
             "optimizer_state_bytes": specification.optimizer_state_bytes(),
             "batches": [
                 recorded(training, specification.synthetic_batch(batch_size, numpy.random.RandomState(0)))

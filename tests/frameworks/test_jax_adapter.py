@@ -138,10 +138,10 @@ def test_twice_the_batch_has_twice_the_feature_maps(memory, model):
 
 
 @MODELS
-def test_weights_that_are_more_than_a_vector_have_gradients(memory, model):
-    """Most of the weights: what XLA fuses with its use, as it does with small gradients, has no buffer."""
+def test_nearly_every_weight_has_a_gradient(memory, model):
+    """What XLA fuses with its use, as it does with some small gradients, has no buffer."""
     for recorded in memory[model]["batches"]:
         names = {buffer["name"] for buffer in recorded["buffers"] if buffer["category"] == "weight_gradients"}
         sizes = {b["name"]: b["bytes"] for b in recorded["buffers"] if b["category"] == "weights"}
         assert names <= set(sizes)
-        assert sum(sizes[name] for name in names) > 0.5 * memory[model]["weights_bytes"]
+        assert sum(sizes[name] for name in names) > 0.9 * memory[model]["trained_bytes"]

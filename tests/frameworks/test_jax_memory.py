@@ -154,8 +154,8 @@ def test_a_gradient_in_the_place_of_a_weight_counts_where_the_weights_copy_is():
     program.allocation(80, [(copy, 0, 80)])
     found = [b for b in program.described()["buffers"] if b["born"] > 0]
     assert [(b["category"], b["name"], b["bytes"], b["born"], b["died"]) for b in found] == [
-        ("workspace", "copy", 80, 3, 5),
         ("weight_gradients", "w", 80, 5, 7),
+        ("workspace", "copies", 80, 3, 5),
     ]
 
 

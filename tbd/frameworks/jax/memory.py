@@ -82,35 +82,35 @@ def scalars(program):
 
 
 def described(program, used):
-    """The buffers that a program makes outside of its arguments' memory; `used` are all its Buffers.
-
-    XLA may copy an argument and put a gradient into its place. So that the argument's own buffer, which is there before
-    and after the step, keeps its category, the copy then counts as what displaced the argument.
-    """
+    """The buffers that a program makes outside of its arguments' memory; `used` are all its Buffers."""
     kind = Kind(program)
-    made, copies, guests = [], [], collections.defaultdict(list)
+    made, copies, guests = [], [], []
     for one in used:
-        if one.allocation.is_entry_computation_parameter:
-            guests[one.allocation.parameter_number].append(one)
-        elif (copied := kind.copied(one)) is None:
-            made.append(buffer(one.size, one.born, one.died, *kind(one)))
-        else:
-            copies.append((one, copied))
-    for one, copied in copies:
-        made += pieces(one, [(guest, *kind(guest)) for guest in guests[copied]])
-    return made
+        found = buffer(one.size, one.born, one.died, *kind(one))
+        if not one.allocation.is_entry_computation_parameter:
+            (copies if kind.is_copy(one) else made).append(found)
+        elif found["category"] != "workspace":
+            guests.append(found)
+    return made + displaced(copies, guests)
 
 
-def pieces(copy, guests):
-    """An argument's copy as buffers: what displaced the argument, [(Buffer, category, name)], while it is there."""
-    found, at = [], copy.born
-    for guest, category, name in sorted(guests, key=lambda one: one[0].born):
-        begin, end = max(guest.born, at), min(guest.died, copy.died)
-        if category != "workspace" and guest.size == copy.size and begin < end:
-            found.append(buffer(copy.size, at, begin, "workspace", "copy"))
-            found.append(buffer(copy.size, begin, end, category, name))
-            at = end
-    return [one for one in [*found, buffer(copy.size, at, copy.died, "workspace", "copy")] if one["born"] < one["died"]]
+def displaced(copies, guests):
+    """Buffers of as many bytes as `copies`, the copies of arguments; as far as these have room, they are `guests`.
+
+    XLA may copy an argument elsewhere and put a gradient or a feature map, a guest, into its place. The arguments' own
+    buffers, which are there before and after the step, keep their categories: so what displaced them counts here.
+    """
+    times = sorted({b[time] for b in copies + guests for time in ("born", "died")})
+    spans = [*itertools.pairwise(times)]
+    room = [sum(b["bytes"] for b in copies if b["born"] <= begin < b["died"]) for begin, _ in spans]
+    found = []
+    for guest in sorted(guests, key=lambda b: b["born"]):
+        during = range(times.index(guest["born"]), times.index(guest["died"]))
+        if all(room[n] >= guest["bytes"] for n in during):
+            found.append(guest)
+            for n in during:
+                room[n] -= guest["bytes"]
+    return found + [buffer(n, *span, "workspace", "copies") for n, span in zip(room, spans, strict=True) if n]
 
 
 class Kind:
@@ -132,11 +132,10 @@ class Kind:
             return "feature_maps", name
         return "workspace", name
 
-    def copied(self, one):
-        """The number of the argument of which a Buffer is a copy; None where it is none."""
+    def is_copy(self, one):
+        """Whether a Buffer is a copy of an argument."""
         (first, *_) = one.instructions
-        argument = self.program.instructions[first.operand_ids[0]] if first.opcode == "copy" else first
-        return argument.parameter_number if argument in self.program.arguments else None
+        return first.opcode == "copy" and self.program.instructions[first.operand_ids[0]] in self.program.arguments
 
 
 class Moving:

@@ -5,8 +5,8 @@ HARDWARE ?= cpu
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
-# the files under tbd/models that are named otherwise than these are for every framework, old ones too
-FRAMEWORKS := $(patsubst tbd/frameworks/%/adapter.py,%,$(wildcard tbd/frameworks/*/adapter.py))
+# the files under tbd/models that are named otherwise than these are for every framework, or for CNTK, which is old
+FRAMEWORKS := $(filter-out cntk,$(patsubst tbd/frameworks/%/adapter.py,%,$(wildcard tbd/frameworks/*/adapter.py)))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test ui lint parity-full bench-overhead bench-models lock clean
@@ -43,7 +43,7 @@ lint: setup ## style, types, and the syntax that old frameworks need
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/vermin --quiet --no-tips --violations -t=3.6- tbd/__init__.py tbd/worker tbd/data tbd/frameworks/*.py tbd/frameworks/*/__init__.py $$(find tbd/models -name '*.py' $(FRAMEWORKS:%=! -name %.py))
+	@$(BIN)/vermin --quiet --no-tips --violations -t=3.6- tbd/__init__.py tbd/worker tbd/data tbd/frameworks/*.py tbd/frameworks/*/__init__.py tbd/frameworks/cntk entrypoints/frameworks/cntk $$(find tbd/models -name '*.py' $(FRAMEWORKS:%=! -name %.py))
 
 bench-overhead: setup ## our timing pass against a bare loop of the same model, ratio a framework
 	@$(BIN)/python benchmarks/overhead.py

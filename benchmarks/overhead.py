@@ -23,7 +23,7 @@ from tbd.launch import environments, project
 from tbd.launch.variables import import_folder, worker_variables
 from tbd.measure.figures import compute
 
-FRAMEWORKS = ("pytorch", "tensorflow", "jax", "mxnet")
+FRAMEWORKS = ("pytorch", "tensorflow", "jax", "mxnet", "cntk")
 MODEL = ["model=resnet50", "model.image_size=64", "batch_size=16"]
 WARMUP, STEPS = 10, 30
 MIN_PAIRS, MAX_PAIRS = 6, 20

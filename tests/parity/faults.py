@@ -202,9 +202,23 @@ def mxnet_padding():
     return unittest.mock.patch.object(mxnet.sym, "Convolution", convolution)
 
 
+def cntk_padding():
+    import cntk
+
+    original = cntk.convolution
+
+    def convolution(weight, x, strides, auto_padding):
+        edges = [(n - 1) // 2 if padded else 0 for n, padded in zip(weight.shape[2:], auto_padding[1:])]
+        x = cntk.pad(x, [(0, 0), *((n + 1, n - 1) if n else (0, 0) for n in edges)], cntk.CONSTANT_PAD, 0)
+        return original(weight, x, strides=strides, auto_padding=[False])
+
+    return unittest.mock.patch.object(cntk, "convolution", convolution)
+
+
 PADDINGS = {
     "pytorch": pytorch_padding,
     "tensorflow": tensorflow_padding,
     "jax": jax_padding,
     "mxnet": mxnet_padding,
+    "cntk": cntk_padding,
 }

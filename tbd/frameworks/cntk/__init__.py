@@ -1,0 +1,20 @@
+"""CNTK: what is known of it without importing it (tbd/frameworks/__init__.py). The adapter is adapter.py."""
+
+DEVICES = ("cpu",)
+NOT_ON = {
+    "gpu": (
+        "the wheel of its last release for GPUs (cntk-gpu 2.7, CUDA 10.0) holds machine code for compute capabilities "
+        "up to 7.5, and was not tried on any"
+    )
+}
+PRECISIONS = {"cpu": ("fp32", "fp64")}
+COMPILE = ("network",)
+WITHOUT = {
+    ("a3c", None, None): "a3c is not written in CNTK yet",
+    ("deep_speech2", None, None): "deep_speech2 is not written in CNTK yet",
+    ("faster_rcnn", None, None): "faster_rcnn is not written in CNTK yet",
+    ("inception_v3", None, None): "inception_v3 is not written in CNTK yet",
+    ("seq2seq", None, None): "seq2seq is not written in CNTK yet",
+    ("transformer", None, None): "transformer is not written in CNTK yet",
+    ("wgan", None, None): "wgan is not written in CNTK yet",
+}

@@ -1,0 +1,71 @@
+"""Layers that several networks use. Pictures are (channels, height, width) beside CNTK's batch axis. Python 3.6 syntax.
+
+CNTK's automatic padding puts (kernel - 1) / 2 places before an axis and what is left to ceil(size / stride) windows
+behind it: with odd kernels and strides of 1 or 2 the same windows as padding (kernel - 1) / 2 on each side.
+"""
+
+import cntk as C
+import numpy
+
+
+def channels_first(pictures):
+    """(height, width, channels) to (channels, height, width)."""
+    return C.transpose(pictures, (2, 0, 1))
+
+
+def convolution(x, weight, stride=1, padded=True):
+    """`weight` (out, in, rows, columns); padded: (kernel - 1) / 2 zeros on each side, kernels being odd."""
+    kernel = weight.shape[2:]
+    if padded and any(size < n for size, n in zip(x.shape[1:], kernel)):
+        # CNTK pads by itself only what is at least as large as the kernel
+        edges = [(n - 1) // 2 for n in kernel]
+        x, padded = C.pad(x, [(0, 0)] + [(edge, edge) for edge in edges], C.CONSTANT_PAD, 0), False
+    return C.convolution(weight, x, strides=(stride, stride), auto_padding=[False, padded, padded])
+
+
+def max_pool(x, kernel, stride, padded=True):
+    return C.pooling(x, C.MAX_POOLING, (kernel, kernel), (stride, stride), auto_padding=[False, padded, padded])
+
+
+def average_pool(x, kernel, stride, padded=False):
+    """The mean of each window's places that exist: padding is not among them."""
+    return C.pooling(
+        x, C.AVG_POOLING, (kernel, kernel), (stride, stride), auto_padding=[False, padded, padded], include_pad=False
+    )
+
+
+def batch_norm(x, weight, bias, running_mean, running_variance, epsilon, momentum, rows):
+    """Over all axes but the channels'; `rows`: how many the batch has. Moves the running statistics.
+
+    running = (1 - momentum) * running + momentum * the batch's, the variance there being the unbiased one. CNTK has
+    1 - exp(-rows / time constant) for momentum, and puts the batch's statistics in the place of those that have no
+    rows yet: here they have one.
+    """
+    return C.batch_normalization(
+        x, weight, bias, running_mean, running_variance, True,
+        running_count=C.Constant(numpy.ones((), running_mean.dtype)),
+        normalization_time_constant=-rows / numpy.log1p(-momentum),
+        epsilon=epsilon, use_cudnn_engine=False,
+    )  # fmt: skip
+
+
+def dense(x, weight, bias=None):
+    """`weight` (out, in)."""
+    y = C.times_transpose(x, weight)
+    return y if bias is None else y + bias
+
+
+def cross_entropy(logits, labels, smoothing=0.0):
+    """-log softmax(logits)[label] of each row: logits (classes,), labels () whole numbers.
+
+    With smoothing, that share of the label is spread evenly over all classes.
+    """
+    right = C.reduce_sum(logits * C.one_hot(labels, logits.shape[-1]), -1)
+    if smoothing:
+        right = (1 - smoothing) * right + smoothing * C.reduce_mean(logits, -1)
+    return C.reduce_log_sum_exp(logits, -1) - right
+
+
+def mean_of_all(x):
+    """One number without a batch axis."""
+    return C.reduce_mean(x, C.Axis.all_axes())

@@ -1,0 +1,120 @@
+"""The specification's optimizers, as updates that CNTK's universal learner computes in a network of their own.
+
+CNTK's own learners are others: momentum_sgd has the learning rate within the velocity and adam the epsilon and the
+bias correction elsewhere, which differ wherever the rate changes. The learner gives the gradients of the loss itself,
+which is one number (training.py): nothing is divided by a count of samples.
+"""
+
+import cntk as C
+import numpy
+
+from tbd.models.specification import learning_rate_at
+
+
+def create(optimizer, parameters):
+    """The Rule that moves the weights of `parameters` as an Optimizer of the specification says."""
+    return {"sgd": Sgd, "adam": Adam, "rmsprop": RmsProp}[optimizer.kind](optimizer, parameters)
+
+
+class Rule:
+    """update(weights, gradients) is the Function that the learner evaluates; `state` is {kind: [Constant, ...]}.
+
+    What changes from step to step are Constants that begin(step) sets, so that one network serves every step.
+    """
+
+    def __init__(self, optimizer, parameters):
+        self.optimizer, self.parameters = optimizer, parameters
+        self.state = {}
+        self.scalars = []
+        self.copies = ()  # the Constants into which the learner copies the gradients
+
+    def numbers(self, step):
+        """What the scalars are in the step of that number."""
+        return (learning_rate_at(self.optimizer, step),)
+
+    def begin(self, step):
+        for scalar, number in zip(self.scalars, self.numbers(step)):
+            scalar.value = numpy.asarray(number, scalar.dtype)
+
+    def update(self, weights, gradients):
+        o = self.optimizer
+        dtype = weights[0].dtype
+        self.copies = gradients
+        self.scalars = [C.Constant(numpy.zeros((), dtype)) for _ in self.numbers(0)]
+        self.state = {kind: [C.Constant(numpy.zeros(w.shape, dtype)) for w in weights] for kind in self.kept()}
+        if o.clip_norm is not None:
+            gradients = clipped(gradients, o.clip_norm)
+        found = []
+        for n, (p, weight, gradient) in enumerate(zip(self.parameters, weights, gradients)):
+            if o.weight_decay and p.decay:
+                gradient = gradient + o.weight_decay * weight
+            own = {kind: constants[n] for kind, constants in self.state.items()}
+            moved = weight - self.change(gradient, own)
+            if o.clip_weights is not None:
+                moved = C.clip(moved, -o.clip_weights, o.clip_weights)
+            found.append(C.assign(weight, moved))
+        return C.combine(found)
+
+
+class Sgd(Rule):
+    def kept(self):
+        return ("momentum",) if self.optimizer.momentum else ()
+
+    def change(self, gradient, own):
+        """What the weight loses; moves what is its own."""
+        (rate,) = self.scalars
+        if not self.optimizer.momentum:
+            return rate * gradient
+        velocity = own["momentum"]
+        return rate * C.assign(velocity, self.optimizer.momentum * velocity + gradient)
+
+
+class RmsProp(Sgd):
+    """SGD along gradient / (sqrt(mean square) + epsilon)."""
+
+    def kept(self):
+        return super().kept() + ("square",)
+
+    def change(self, gradient, own):
+        o = self.optimizer
+        square = C.assign(own["square"], o.alpha * own["square"] + (1 - o.alpha) * C.square(gradient))
+        return super().change(gradient / (C.sqrt(square) + o.epsilon), own)
+
+
+class Adam(Rule):
+    """Kingma & Ba's algorithm 1 with the bias corrections in the rate and in epsilon.
+
+    m / (1 - beta1^t) over sqrt(v / (1 - beta2^t)) + epsilon is root / (1 - beta1^t) times m over sqrt(v) + epsilon *
+    root, with root = sqrt(1 - beta2^t).
+    """
+
+    def __init__(self, optimizer, parameters):
+        super().__init__(optimizer, parameters)
+        self.updates = 0
+
+    def kept(self):
+        return "moment1", "moment2"
+
+    def begin(self, step):
+        self.updates += 1
+        super().begin(step)
+
+    def numbers(self, step):
+        o, t = self.optimizer, max(self.updates, 1)
+        root = numpy.sqrt(1 - o.beta2**t)
+        return learning_rate_at(o, step) * root / (1 - o.beta1**t), o.epsilon * root
+
+    def change(self, gradient, own):
+        o = self.optimizer
+        rate, epsilon = self.scalars
+        first = C.assign(own["moment1"], o.beta1 * own["moment1"] + (1 - o.beta1) * gradient)
+        second = C.assign(own["moment2"], o.beta2 * own["moment2"] + (1 - o.beta2) * C.square(gradient))
+        return rate * first / (C.sqrt(second) + epsilon)
+
+
+def clipped(gradients, clip_norm):
+    """The gradients times min(1, clip_norm / their global norm)."""
+    squares = [C.reduce_sum(C.reshape(C.square(g), (-1,))) for g in gradients]
+    norm = C.sqrt(C.reduce_sum(C.splice(*[C.reshape(s, (1,)) for s in squares])))
+    scale = C.element_min(1, clip_norm / norm)
+    return [g * scale for g in gradients]

@@ -1,0 +1,124 @@
+"""What CNTK's adapter does, as JSON on stdout: run by test_cntk_adapter.py in CNTK's environment. Python 3.6 syntax.
+
+python tests/frameworks/cntk_facts.py FOLDER timing|trace|memory [MODEL ROWS]
+"""
+
+import json
+import os
+import resource
+import sys
+
+import numpy
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from tbd import frameworks, models
+from tbd.models.specification import count
+from tests.models import known
+
+THREADS = 2
+
+
+def main():
+    folder, name, *of_memory = sys.argv[1:]
+    request = {
+        "batch_size": 4,
+        "precision": "fp32",
+        "world_size": 1,
+        "seed": 1,
+        "pass": name,
+        "framework": {"name": "cntk"},
+        "hardware": {"device": "cpu", "threads": THREADS},
+    }
+    framework = frameworks.create(request)
+    facts = {"timing": timing_facts, "trace": trace_facts, "memory": memory_facts}[name](framework, folder, *of_memory)
+    print(json.dumps(facts))
+
+
+def trained(framework):
+    resnet50 = models.create("resnet50", {"size": "small"})
+    training = framework.build(resnet50, resnet50.initial_weights(1))
+    kept = training.weights()
+    random = numpy.random.RandomState(1)
+    batches = [resnet50.synthetic_batch(size, random) for size in (4, 3, 4, 3)]
+    for arrays in batches:
+        training.step(arrays)
+    training.wait()
+    return resnet50, training, kept, batches
+
+
+def timing_facts(framework, folder):
+    specification, training, kept, _ = trained(framework)
+    return {
+        "losses": [training.losses(), training.losses()],
+        "graphs": len(training.updates[0].graphs),
+        "canonical": all(numpy.array_equal(kept[n], a) for n, a in specification.initial_weights(1).items()),
+        "devices": framework.devices(),
+        "computing_threads": computing_threads(framework.matrix_product(2000)),
+    }
+
+
+def computing_threads(work):
+    """How many threads of this process the work makes busy."""
+    work()
+    before = ticks()
+    for _ in range(10):
+        work()
+    spent = [now - before.get(thread, 0) for thread, now in ticks().items()]
+    return sum(one > 0.2 * max(spent) for one in spent)
+
+
+def ticks():
+    """{thread: processor time in clock ticks} of this process (proc(5), stat)."""
+    found = {}
+    for thread in os.listdir("/proc/self/task"):
+        with open("/proc/self/task/%s/stat" % thread) as file:
+            fields = file.read().rpartition(")")[2].split()
+        found[thread] = int(fields[11]) + int(fields[12])
+    return found
+
+
+def too_much():
+    """A gigabyte of zeros where the process may have half of one more."""
+    import cntk
+
+    with open("/proc/self/statm") as file:
+        now = int(file.read().split()[0]) * resource.getpagesize()
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + 2**29, hard))
+    print(cntk.Parameter((2**14, 2**14), init=0.0).value, file=sys.stderr)
+
+
+def trace_facts(framework, folder):
+    _, training, _, batches = trained(framework)
+    with training.tracing(os.path.join(folder, "trace.json.gz")):
+        training.step(batches[0])
+    return {
+        "other_error": framework.out_of_memory(error_of(lambda: training.step({"images": numpy.zeros((4, 2, 2, 3))}))),
+        "out_of_memory": framework.out_of_memory(error_of(too_much)),
+    }
+
+
+def error_of(function):
+    try:
+        function()
+    except Exception as error:
+        return error
+    raise AssertionError("no error")
+
+
+def memory_facts(framework, folder, model, rows):
+    specification = models.create(model, dict(known.memory_options(model), size="small"))
+    training = framework.build(specification, specification.initial_weights(1))
+    arrays = specification.synthetic_batch(known.batch_size(specification, int(rows)), numpy.random.RandomState(0))
+    return {
+        "weights_bytes": specification.weights_bytes(),
+        "trained_bytes": 4 * sum(count(p) for p in specification.parameters if p.role == "weight"),
+        "optimizer_state_bytes": specification.optimizer_state_bytes(),
+        "input_bytes": 4 * sum(array.size for array in arrays.values()),
+        "recorded": training.record_memory(arrays),
+    }
+
+
+if __name__ == "__main__":
+    main()

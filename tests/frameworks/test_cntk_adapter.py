@@ -1,0 +1,168 @@
+"""CNTK's adapter, run in its own environment (cntk_facts.py says what is run)."""
+
+import gzip
+import importlib.util
+import json
+import math
+import pathlib
+import subprocess
+
+import pytest
+
+from tests.parity import cells
+
+VERIFY = pathlib.Path(__file__).parents[2] / "entrypoints" / "frameworks" / "cntk" / "verify.py"
+SCRIPT = pathlib.Path(__file__).with_name("cntk_facts.py")
+THREADS = 2  # as in cntk_facts.py
+
+
+def run(folder, *arguments):
+    """(facts, what was written to stderr) of a pass."""
+    command = [cells.framework_python("cntk"), SCRIPT, folder, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout), done.stderr
+
+
+@pytest.fixture(scope="module")
+def timing(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("cntk"), "timing")
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory):
+    """(facts, the trace's events)."""
+    folder = tmp_path_factory.mktemp("cntk")
+    facts, _ = run(folder, "trace")
+    with gzip.open(folder / "trace.json.gz", "rt") as file:
+        return facts, json.load(file)["traceEvents"]
+
+
+@pytest.fixture(scope="module", params=cells.models_in("cntk"))
+def memory(request, tmp_path_factory):
+    """The facts of a model's small size at 16 and at 32 rows, each in a process of its own, as a run has it."""
+    folder = tmp_path_factory.mktemp("cntk")
+    return [run(folder, "memory", request.param, rows)[0] for rows in (16, 32)]
+
+
+def test_nothing_is_written_to_stderr(timing):
+    assert timing[1] == ""
+
+
+def test_each_loss_is_given_once(timing):
+    first, second = timing[0]["losses"]
+    assert len(first) == 4
+    assert all(math.isfinite(loss) for loss in first)
+    assert second == []
+
+
+def test_each_shape_has_one_network(timing):
+    assert timing[0]["graphs"] == 2
+
+
+def test_weights_are_given_back_as_they_were_given(timing):
+    assert timing[0]["canonical"]
+
+
+def test_the_device_has_a_name(timing):
+    (device,) = timing[0]["devices"]
+    assert device["kind"] == "cpu"
+    assert device["name"]
+
+
+def test_as_many_threads_compute_as_are_asked_for(timing):
+    assert timing[0]["computing_threads"] == THREADS
+
+
+def test_only_a_lack_of_memory_is_out_of_memory(traced):
+    assert traced[0]["out_of_memory"]
+    assert not traced[0]["other_error"]
+
+
+def test_the_trace_has_the_operators_of_all_phases_one_after_the_other(traced):
+    events = traced[1]
+    assert {event["ph"] for event in events} == {"X"}
+    operators = [event for event in events if event["cat"] == "cpu_op"]
+    assert {"ConvolutionForward", "ConvolutionBackward", "AssignForward"} <= {event["name"] for event in operators}
+    for one, following in zip(operators, operators[1:], strict=False):
+        assert 0 <= one["dur"] <= following["ts"] - one["ts"]
+
+
+def test_the_marks_of_a_step_and_its_parts_are_no_operators(traced):
+    marks = [event for event in traced[1] if event["cat"] != "cpu_op"]
+    assert {event["name"] for event in marks} == {"_Minibatch Iteration", "__Forward + Backward", "__Weight Update"}
+
+
+def total(recorded, category=None):
+    return sum(b["bytes"] for b in recorded["buffers"] if category in (None, b["category"]))
+
+
+def test_what_is_known_by_its_arrays_is_exact(memory):
+    for facts in memory:
+        recorded = facts["recorded"]
+        assert total(recorded, "weights") == facts["weights_bytes"]
+        assert total(recorded, "optimizer_state") == facts["optimizer_state_bytes"]
+        assert total(recorded, "input") == facts["input_bytes"]
+
+
+def test_weight_gradients_are_the_learners_copies_and_what_the_network_keeps_of_its_own(memory):
+    for facts in memory:
+        found = total(facts["recorded"], "weight_gradients")
+        assert facts["trained_bytes"] < found <= 2.2 * facts["trained_bytes"]
+
+
+def test_the_categories_sum_to_the_peak(memory):
+    for facts in memory:
+        recorded = facts["recorded"]
+        assert all(buffer["bytes"] > 0 for buffer in recorded["buffers"])
+        assert total(recorded) == recorded["allocator"]["peak_bytes"]
+
+
+def test_the_plan_is_no_more_than_what_the_process_takes(memory):
+    """So that there is a rest beyond the plan, the workspace that it doesn't list."""
+    for facts in memory:
+        assert any(buffer["name"] == "not in CNTK's plan" for buffer in facts["recorded"]["buffers"])
+
+
+def test_twice_the_batch_has_twice_the_feature_maps(memory):
+    one, two = (total(facts["recorded"], "feature_maps") for facts in memory)
+    assert two == pytest.approx(2 * one, rel=0.05)
+
+
+@pytest.fixture
+def verify():
+    """The module entrypoints/frameworks/cntk/verify.py."""
+    spec = importlib.util.spec_from_file_location("cntk_verify", VERIFY)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_openmpi_gets_the_names_that_cntk_asks_for(verify, monkeypatch, tmp_path):
+    new = {name: f"/lib/{name}.30" for name in verify.LIBRARIES.values()}
+    monkeypatch.setattr(verify, "path_of", new.get)
+    (tmp_path / "libmpi.so.12").symlink_to("/removed")
+    verify.link(tmp_path)
+    assert {path.name: str(path.readlink()) for path in tmp_path.iterdir()} == {
+        "libmpi.so.12": "/lib/libmpi.so.40.30",
+        "libmpi_cxx.so.1": "/lib/libmpi_cxx.so.40.30",
+    }
+
+
+def test_where_the_system_has_the_names_nothing_is_linked(verify, monkeypatch, tmp_path):
+    monkeypatch.setattr(verify, "path_of", lambda library: "/usr/lib/" + library)
+    verify.link(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_openmpi_its_package_is_named_in_one_line(verify, monkeypatch, tmp_path):
+    monkeypatch.setattr(verify, "path_of", lambda library: None)
+    with pytest.raises(SystemExit) as stopped:
+        verify.link(tmp_path)
+    assert "libmpi.so.40" in stopped.value.code and "apt-get install libopenmpi3" in stopped.value.code
+    assert "\n" not in stopped.value.code
+
+
+def test_a_library_that_is_here_is_found_by_its_path(verify):
+    assert pathlib.Path(verify.path_of("libc.so.6")).is_absolute()
+    assert verify.path_of("libnowhere.so.1") is None

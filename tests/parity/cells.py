@@ -81,5 +81,8 @@ def observe(python, folder, request, *flags):
     """Run observe.py on a request in the environment of `python`, into the folder."""
     (folder / "request.json").write_text(json.dumps(request))
     command = [python, str(pathlib.Path(__file__).parent / "observe.py"), str(folder / "request.json"), str(folder)]
-    done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False)
+    # what a network and its faults have in common, JAX compiles once
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "jax"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    environment = dict(os.environ, **cache)
+    done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stderr[-4000:]}"

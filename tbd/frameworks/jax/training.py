@@ -61,7 +61,9 @@ class JaxTraining(Training):
         return {name: self.on_device(a, self.dtype if name in wide else self.products) for name, a in arrays.items()}
 
     def on_device(self, array, dtype):
-        return jax.device_put(array.astype(dtype, copy=False) if array.dtype.kind == "f" else array, self.device)
+        """The array on the device, where reals are made `dtype`: numpy takes longer for that than a GPU for a step."""
+        array = jax.device_put(array, self.device)
+        return array.astype(dtype) if array.dtype.kind == "f" else array
 
     def train(self, inputs):
         """One step over the arrays of inputs()."""

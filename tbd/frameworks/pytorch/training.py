@@ -169,8 +169,13 @@ class PyTorchTraining(Training):
             tensor = torch.from_numpy(numpy.ascontiguousarray(array))
             if tensor.is_floating_point():
                 tensor = tensor.to(self.dtype)
-            tensors[name] = tensor if name in self.network.host_inputs else tensor.to(self.device, non_blocking=True)
+            tensors[name] = tensor if name in self.network.host_inputs else self.on_device(tensor)
         return tensors
+
+    def on_device(self, tensor):
+        if self.device.type == "cuda":
+            tensor = tensor.pin_memory()  # from memory that is not pinned the copy would wait for the device
+        return tensor.to(self.device, non_blocking=True)
 
     def wait(self):
         if self.device.type == "cuda":

@@ -67,11 +67,10 @@ class TensorFlowTraining(Training):
         return [self.tensors_of(self.specification.update_arrays(arrays, u.name, n)) for u, n in self.turns]
 
     def tensors_of(self, arrays):
+        """Arrays as tensors on the device, where reals are made their type: numpy takes longer for that."""
         with tf.device(self.device):
-            return {
-                name: tf.constant(array, self.type_of(name) if array.dtype.kind == "f" else None)
-                for name, array in arrays.items()
-            }
+            tensors = {name: tf.constant(array) for name, array in arrays.items()}
+            return {n: tf.cast(t, self.type_of(n)) if t.dtype.is_floating else t for n, t in tensors.items()}
 
     def type_of(self, name):
         """The type of a batch's real array."""

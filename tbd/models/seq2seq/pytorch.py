@@ -1,5 +1,7 @@
 """The attention-based LSTM translation in PyTorch: a fused nn.LSTM as encoder, an unrolled decoder."""
 
+import functools
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -72,26 +74,19 @@ class Network(nn.Module):
 
     def decode(self, arrays, memory, hidden, cell):
         """The attentional vectors (T, batch, width)."""
-        width = memory.shape[2]
         length = arrays["source_length"].to(memory.device, non_blocking=True)
         mask = torch.zeros(memory.shape[:2], dtype=memory.dtype, device=memory.device)
         mask.masked_fill_(~positions_below(length, memory.shape[1]), -torch.inf)
         keys = functional.linear(memory, self.attention_memory)
-        # the first layer's product with the embeddings doesn't wait for the recurrence: one product for all positions
         embedded = functional.embedding(arrays["target_input"].t(), self.decoder_embedding)
-        of_embedded, of_attentional = self.decoder_input[0].split(width, 1)
-        known = functional.linear(embedded, of_embedded, self.decoder_bias[0])
-        of_input = [Recurrent(weight) for weight in (of_attentional, *self.decoder_input[1:])]
-        of_hidden = [Recurrent(weight) for weight in self.decoder_hidden]
-        of_query, of_output = Recurrent(self.attention_query), Recurrent(self.attention_output)
+        layers = (FusedLayers if memory.is_cuda else GatheredLayers)(self, embedded)
+        of_query, of_output = (layers.product(weight) for weight in (self.attention_query, self.attention_output))
         attentional = torch.zeros_like(hidden[0])
         outputs = []
-        for gates in known.unbind(0):
+        for word in layers.words:
             x = attentional
             for layer in range(self.layers):
-                bias = gates if layer == 0 else self.decoder_bias[layer]
-                sums = of_input[layer](x) + of_hidden[layer](hidden[layer]) + bias
-                hidden[layer], cell[layer] = lstm_cell(sums, cell[layer])
+                hidden[layer], cell[layer] = layers(layer, word, x, hidden[layer], cell[layer])
                 x = hidden[layer]
             query = of_query(hidden[-1])
             score = torch.tanh(keys + query.unsqueeze(1)) @ self.attention_v
@@ -100,6 +95,43 @@ class Network(nn.Module):
             attentional = of_output(torch.cat([hidden[-1], context], 1))
             outputs.append(attentional)
         return torch.stack(outputs)
+
+
+class GatheredLayers:
+    """The decoder's LSTM layers for a CPU, where arithmetic counts: the products' gradients by the weights, gathered."""
+
+    def __init__(self, network, embedded):
+        # the first layer's product with the embeddings doesn't wait for the recurrence: one product for all positions
+        of_embedded, of_attentional = network.decoder_input[0].split(embedded.shape[2], 1)
+        self.bias = network.decoder_bias
+        self.words = functional.linear(embedded, of_embedded, self.bias[0]).unbind(0)
+        self.input = [Recurrent(weight) for weight in (of_attentional, *network.decoder_input[1:])]
+        self.hidden = [Recurrent(weight) for weight in network.decoder_hidden]
+
+    def __call__(self, layer, word, x, hidden, cell):
+        """The layer's new hidden and cell states (batch, width)."""
+        sums = self.input[layer](x) + self.hidden[layer](hidden) + (self.bias[layer] if layer else word)
+        return lstm_cell(sums, cell)
+
+    def product(self, weight):
+        return Recurrent(weight)
+
+
+class FusedLayers:
+    """The same for a GPU, where the number of kernels counts: PyTorch's fused cell."""
+
+    def __init__(self, network, embedded):
+        self.words = embedded.to(product_type(embedded)).unbind(0)
+        self.input, self.hidden, self.bias = network.decoder_input, network.decoder_hidden, network.decoder_bias
+        self.other_bias = torch.zeros_like(self.bias[0])  # of two that the cell takes; the specification has one
+
+    def __call__(self, layer, word, x, hidden, cell):
+        x = x if layer else torch.cat([word, x], 1)
+        weights = self.input[layer], self.hidden[layer], self.bias[layer], self.other_bias
+        return torch.lstm_cell(x, (hidden, cell), *weights)
+
+    def product(self, weight):
+        return functools.partial(functional.linear, weight=weight)
 
 
 class Recurrent:

@@ -98,7 +98,7 @@ class Network(nn.Module):
 
 
 class GatheredLayers:
-    """The decoder's LSTM layers for a CPU, where arithmetic counts: the products' gradients by the weights, gathered."""
+    """The decoder's LSTM layers for a CPU, where arithmetic counts: the weights' gradients are gathered."""
 
     def __init__(self, network, embedded):
         # the first layer's product with the embeddings doesn't wait for the recurrence: one product for all positions

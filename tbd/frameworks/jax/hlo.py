@@ -68,16 +68,14 @@ class Program:
     def phases_of(self):
         """{instruction's id: forward, backward, update or None} of those in the order.
 
-        Told by the operation's name; where there is none, by the fused instructions', and else as the latest of the
-        operands'.
+        Told by the operation's name; where there is none, the latest phase of the operands and the fused instructions.
         """
         found = {}
         for number in self.order:
             instruction = self.instructions[number]
-            own = phase(self.operation(instruction))
-            fused = collections.Counter(filter(None, (phase(self.operation(i)) for i in self.within(instruction))))
-            operands = [found[operand] for operand in instruction.operand_ids if found.get(operand)]
-            found[number] = own or max(fused, key=fused.get, default=max(operands, key=ORDER.index, default=None))
+            fused = [phase(self.operation(i)) for i in self.within(instruction) if i.opcode != "constant"]
+            others = [one for one in [*fused, *map(found.get, instruction.operand_ids)] if one]
+            found[number] = phase(self.operation(instruction)) or max(others, key=ORDER.index, default=None)
         return found
 
     def users(self, instruction, index):

@@ -29,6 +29,9 @@ def max_pool(x, kernel, stride, padded=True):
 
 def average_pool(x, kernel, stride, padded=False):
     """The mean of each window's places that exist: padding is not among them."""
+    if padded and max(x.shape[1:]) <= (kernel + 1) // 2:
+        # every window has all places; CNTK pads only what is at least as large as the kernel
+        return C.zeros_like(x) + C.reduce_mean(x, (1, 2))
     return C.pooling(
         x, C.AVG_POOLING, (kernel, kernel), (stride, stride), auto_padding=[False, padded, padded], include_pad=False
     )
@@ -49,6 +52,16 @@ def batch_norm(x, weight, bias, running_mean, running_variance, epsilon, momentu
     )  # fmt: skip
 
 
+def mean_of_pixels(x):
+    """The mean over height and width: (channels,)."""
+    return C.reshape(C.reduce_mean(x, (1, 2)), (x.shape[0],))
+
+
+def dropout(x, rate):
+    """x with each number zeroed with probability `rate` and the others divided by 1 - rate."""
+    return C.dropout(x, rate) if rate else x
+
+
 def dense(x, weight, bias=None):
     """`weight` (out, in)."""
     y = C.times_transpose(x, weight)
@@ -60,12 +73,18 @@ def cross_entropy(logits, labels, smoothing=0.0):
 
     With smoothing, that share of the label is spread evenly over all classes.
     """
-    right = C.reduce_sum(logits * C.one_hot(labels, logits.shape[-1]), -1)
+    classes = logits.shape[-1]
+    target = C.one_hot(labels, classes)
     if smoothing:
-        right = (1 - smoothing) * right + smoothing * C.reduce_mean(logits, -1)
-    return C.reduce_log_sum_exp(logits, -1) - right
+        target = (1 - smoothing) * target + smoothing / classes
+    return C.cross_entropy_with_softmax(logits, target)
 
 
 def mean_of_all(x):
     """One number without a batch axis."""
     return C.reduce_mean(x, C.Axis.all_axes())
+
+
+def sum_of_all(x):
+    """The same, as a sum; of sequences over their own lengths."""
+    return C.reduce_sum(x, C.Axis.all_axes())

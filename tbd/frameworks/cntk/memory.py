@@ -11,7 +11,8 @@ step. What a matrix is follows from its node and its direction:
 A shared buffer is as large as its largest matrix and counts as what that is; of several equally large ones the one
 that is first in this table from below. Weights, optimizer state, the learner's copies of the gradients and the batch
 are arrays of known sizes. What the process takes beyond all of these is workspace that the plan doesn't list: that of
-convolutions, of batch norm, copies of the input. Python 3.6 syntax.
+convolutions, of batch norm, copies of the input, and sequences laid out as one array (attention), whose length the plan
+doesn't have: it says 1. Python 3.6 syntax.
 """
 
 import ctypes
@@ -26,7 +27,8 @@ METHOD = (
     "weights, optimizer state, statistics, the learner's copies of the gradients and the batch by their sizes; other "
     "gradients and feature maps by the memory plan that CNTK prints, where a shared buffer counts as the largest of "
     "what shares it; the peak by what a second, fresh training adds to the process's resident memory in its first two "
-    "steps; workspace is what the plan lists as such, and the rest up to that peak"
+    "steps; workspace is what the plan lists as such, and the rest up to that peak, in which is what attention keeps: "
+    "the plan has no length of sequences that are laid out as one array"
 )
 RANKS = ("workspace", "feature_maps", "weight_gradients", "other")  # of equally large ones the later
 
@@ -89,14 +91,18 @@ def buffers(training, planned, batch):
     own.update(c.uid for u in training.updates for c in u.rule.copies)
     rows = len(next(iter(batch[0].values())))
 
-    def numbers(matrix):
-        return plan.count(matrix.dimensions, lambda axis: rows)
-
     found = []
     for group in planned.groups:
         made = [m for m in group if m.gradient or not (m.node in names or m.node in own)]
         if made:
-            ranked = [(numbers(m), RANKS.index(kind(m, planned, names, of_learner)), m.node) for m in made]
+            ranked = [
+                (
+                    plan.count(m.dimensions, rows, planned.longest),
+                    RANKS.index(kind(m, planned, names, of_learner)),
+                    m.node,
+                )
+                for m in made
+            ]
             count, rank, node = max(ranked)
             size = count * numpy.dtype(training.dtype).itemsize
             found.append(buffer(size, 1, 2, RANKS[rank], names.get(node, node)))

@@ -20,12 +20,14 @@ from cntk import debugging
 
 from tbd.frameworks.cntk import quiet
 
-# `operators` {node: operator}; `groups` [[Matrix, ...]] of those that share one buffer
-Plan = collections.namedtuple("Plan", "operators groups")
+# `operators` {node: operator}; `longest` {axis of sequences: places of the static axis that it was made from};
+# `groups` [[Matrix, ...]] of those that share one buffer
+Plan = collections.namedtuple("Plan", "operators longest groups")
 Matrix = collections.namedtuple("Matrix", "node dimensions gradient")
 
 NODE = re.compile(r"Validating --> (\S+) = (\w+)")
 MATRIX = re.compile(r"\{?\s*(\S+) : (\[[^\]]*\])\s*(\(gradient\))?\s*\}?\s*$")
+SEQUENCE = re.compile(r"= ToSequence \(.* : \[[^\]]* x (\d+) x [^\]]*\], .*-> \[[^\]]* x (\S+)\]")
 BEGIN, LISTED = "Post-processing network...", "Here are the ones that"
 
 
@@ -48,7 +50,8 @@ def read(text):
     for part in text.split(BEGIN)[1:]:
         if LISTED in part:
             nodes, listed = part.split(LISTED, 1)
-            found.append(Plan(dict(NODE.findall(nodes)), groups(listed)))
+            longest = {axis: int(places) for places, axis in SEQUENCE.findall(nodes)}
+            found.append(Plan(dict(NODE.findall(nodes)), longest, groups(listed)))
     return found
 
 
@@ -65,10 +68,19 @@ def groups(listed):
     return [group for group in found if group]
 
 
-def count(dimensions, dynamic):
-    """Numbers in a matrix: the product of its dimensions. `dynamic` gives the length of an axis by its name."""
+def count(dimensions, rows, longest):
+    """Numbers in a matrix whose batch has so many rows; `longest` as a Plan has it.
+
+    A dimension that is only known with the batch, of sequences that were unpacked, is as long as the longest.
+    """
     product = 1
-    for word in dimensions.strip("[]").split(" x "):
-        if word.strip():
-            product *= int(word) if word.strip().isdigit() else dynamic(word.strip())
+    for word in filter(None, (word.strip() for word in dimensions.strip("[]").split(" x "))):
+        if word.isdigit():
+            product *= int(word)
+        elif word in longest:
+            product *= rows * longest[word]
+        elif word.startswith("__noSequenceAxis"):
+            product *= rows
+        else:
+            product *= max(longest.values())
     return product

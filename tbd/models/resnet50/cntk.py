@@ -10,6 +10,7 @@ from tbd.frameworks.cntk.layers import (
     dense,
     max_pool,
     mean_of_all,
+    mean_of_pixels,
 )
 from tbd.models.resnet50.specification import batch_norm_of
 
@@ -50,8 +51,7 @@ class Network:
         for stage, count in enumerate(self.specification.blocks):
             for block in range(count):
                 x = bottleneck(x, "layer%d.%d." % (stage + 1, block))
-        features = C.reshape(C.reduce_mean(x, (1, 2)), (self.specification.features,))
-        logits = dense(features, self.weights["fc.weight"], self.weights["fc.bias"])
+        logits = dense(mean_of_pixels(x), self.weights["fc.weight"], self.weights["fc.bias"])
         return mean_of_all(cross_entropy(logits, inputs["labels"])), []
 
 

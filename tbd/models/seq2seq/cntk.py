@@ -1,0 +1,102 @@
+"""The attention-based LSTM translation network in CNTK. See specification.py for the definition. Python 3.6 syntax.
+
+Sentences are CNTK's sequences, of their own lengths: nothing is computed of the padding but the words' embeddings.
+What doesn't depend on the step before (the products of the embedded words, the attention's keys, the vocabulary's
+logits) is one product over all steps, outside the loops.
+"""
+
+import cntk as C
+
+from tbd.frameworks.cntk.layers import cross_entropy, dense, sum_of_all
+
+NOWHERE = -1e30  # a score that softmax makes 0
+
+
+class Network:
+    """The loss of a batch (tbd/frameworks/cntk/training.py)."""
+
+    def __init__(self, specification, weights):
+        self.weights = weights
+        self.layers, self.width = (specification.options[name] for name in ("layers", "width"))
+        self.zero = C.Constant(0, shape=(self.width,), dtype=weights["output"].dtype)
+
+    def __call__(self, inputs, update, rows):
+        source = words(self.weights["encoder.embedding"], inputs["source"], inputs["source_length"])
+        target = words(self.weights["decoder.embedding"], inputs["target_input"], inputs["target_length"])
+        attentional = self.decode(target, *self.encode(source))
+        labels = C.to_sequence_like(C.reshape(inputs["target_output"], (-1, 1)), target)
+        labels = C.stop_gradient(C.reshape(labels, ()))  # else CNTK looks for one, by the target's words
+        losses = cross_entropy(dense(attentional, self.weights["output"]), labels)
+        return sum_of_all(losses) / sum_of_all(inputs["target_length"]), []
+
+    def encode(self, x):
+        """The top layer's outputs and the final (h, c) of each layer."""
+        final = []
+        for layer in range(self.layers):
+            prefix = "encoder.%d." % layer
+            gates = dense(x, self.weights[prefix + "input"], self.weights[prefix + "bias"])
+            (h, before_h), (c, before_c) = (self.before(x) for _ in range(2))
+            h_now, c_now = lstm(gates + dense(before_h, self.weights[prefix + "hidden"]), before_c)
+            x, c = looped([h, c], [h_now, c_now])
+            final.append((C.sequence.last(x), C.sequence.last(c)))
+        return x, final
+
+    def decode(self, target, memory, state):
+        """The attentional vectors, from the embedded target and the encoder's outputs and state."""
+        w, width = self.weights, self.width
+        # beside each target word all source words: (positions, width), and (positions, 1) of 1 where there is one
+        keys, values, real = (
+            C.sequence.broadcast_as(C.sequence.unpack(one, 0, no_mask_output=True), target)
+            for one in (dense(memory, w["attention.memory"]), memory, C.slice(C.ones_like(memory), 0, 0, 1))
+        )
+        by_word, of_attentional = (C.slice(w["decoder.0.input"], 1, n * width, (n + 1) * width) for n in range(2))
+        of_h, of_context = (C.slice(w["attention.output"], 1, n * width, (n + 1) * width) for n in range(2))
+        gates = dense(target, by_word, w["decoder.0.bias"])
+
+        fed, before = self.before(target)
+        holders, after = [fed], []
+        x = None
+        for layer in range(self.layers):
+            prefix = "decoder.%d." % layer
+            (h, before_h), (c, before_c) = (self.before(target, initial) for initial in state[layer])
+            if layer:
+                gates = dense(x, w[prefix + "input"], w[prefix + "bias"])
+            else:
+                gates = gates + dense(before, of_attentional)
+            x, now = lstm(gates + dense(before_h, w[prefix + "hidden"]), before_c)
+            holders += [h, c]
+            after += [x, now]
+        query = C.reshape(dense(x, w["attention.query"]), (1, width))
+        score = C.reduce_sum(C.tanh(keys + query) * w["attention.v"], 1)
+        weight = C.softmax(C.element_select(real, score, NOWHERE), axis=0)
+        context = C.reshape(C.reduce_sum(weight * values, 0), (width,))
+        attentional = dense(x, of_h) + dense(context, of_context)
+        return looped(holders, [attentional] + after)[0]
+
+    def before(self, sequence, initial=None):
+        """(a placeholder of a recurrent vector along the sequence, its value one step before)."""
+        holder = C.placeholder((self.width,), dynamic_axes=sequence.dynamic_axes)
+        return holder, C.sequence.past_value(holder, initial_state=self.zero if initial is None else initial)
+
+
+def looped(holders, functions):
+    """The Functions, whose placeholders are themselves, in order."""
+    together = C.combine(functions)
+    together.replace_placeholders(dict(zip(holders, together.outputs)))
+    return together.outputs
+
+
+def words(embedding, ids, lengths):
+    """Sequences of embedded words from ids (longest,)."""
+    return C.to_sequence(C.gather(embedding, ids), lengths)
+
+
+def lstm(gates, c):
+    """(h, c) after one step from the four gates' sums, in the order i, f, g, o."""
+    width = c.shape[0]
+    i, f, g, o = (C.slice(gates, 0, n * width, (n + 1) * width) for n in range(4))
+    c = C.sigmoid(f) * c + C.sigmoid(i) * C.tanh(g)
+    return C.sigmoid(o) * C.tanh(c), c
+
+
+NETWORK = Network

@@ -68,7 +68,10 @@ def normalised(x, weight, bias, epsilon, axes):
     """
     wide = at_least_float32(x)
     mean = jnp.mean(wide, axes, keepdims=True)
-    variance = jnp.mean(jnp.square(wide - mean), axes, keepdims=True)
+    if wide.dtype == x.dtype:
+        variance = jnp.mean(jnp.square(wide - mean), axes, keepdims=True)
+    else:  # in one pass over x: what cancels then lies far below the rounding that x has already
+        variance = jnp.maximum(0, jnp.mean(jnp.square(wide), axes, keepdims=True) - jnp.square(mean))
     y = (wide - mean) * (lax.rsqrt(variance + epsilon) * weight) + bias
     return y.astype(x.dtype), mean, variance
 

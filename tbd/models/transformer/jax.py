@@ -78,9 +78,9 @@ class Pass:
 
     def attention(self, query_key_value, prefix, mask):
         query, key, value = query_key_value
-        wide = jnp.promote_types(query.dtype, jnp.float32)
-        score = jnp.einsum("bthf,bshf->bhts", query, key, preferred_element_type=wide)
-        weight = jax.nn.softmax(score * query.shape[-1] ** -0.5 + mask.astype(wide)).astype(value.dtype)
+        # in the products' type, so that the gradients of this product are of it too
+        score = at_least_float32(jnp.einsum("bthf,bshf->bhts", query, key))
+        weight = jax.nn.softmax(score * query.shape[-1] ** -0.5 + mask.astype(score.dtype)).astype(value.dtype)
         sums = jnp.einsum("bhts,bshf->bthf", self.dropout(weight), value)
         return self.product(sums.reshape(*sums.shape[:2], -1), prefix + "output")
 

@@ -1,4 +1,4 @@
-"""Deep Speech 2 in PyTorch: fused recurrent operators over packed utterances, which hold no padding at all.
+"""Deep Speech 2 in PyTorch, over packed utterances, which hold no padding at all.
 
 Packed, the steps of all utterances lie in one array, (steps, features): batch norm over its rows is batch norm over the
 real steps. Only the convolutions need the padded form.
@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from tbd.frameworks.pytorch.recurrence import Recurrent
 from tbd.models.deep_speech2.specification import ALPHABET, BLANK, batch_norm_of, steps_of
 
 CELLS = {"gru": nn.GRU, "rnn": nn.RNN}  # their gates lie in the canonical order r, z, n; RNN's default is tanh
@@ -23,61 +24,60 @@ class Network(nn.Module):
     def __init__(self, specification):
         super().__init__()
         options = specification.options
-        self.width, self.clip = options["width"], specification.clip
+        self.clip = specification.clip
         self.convolutions = nn.ModuleDict()
         for name, channels, out, kernel, stride, _ in specification.convolutions:
             padding = tuple(size // 2 for size in kernel)
             self.convolutions[name] = nn.Conv2d(channels, out, kernel, stride, padding, bias=False)
         # the fused operators take two biases, the specification has one: the other, bias_hh, stays a constant zero
         self.recurrent = nn.ModuleList(
-            CELLS[options["cell"]](inputs, self.width, bidirectional=True) for inputs in specification.recurrent_inputs
+            CELLS[options["cell"]](inputs, options["width"], bidirectional=True)
+            for inputs in specification.recurrent_inputs
         )
         epsilon, momentum = specification.batch_norm_epsilon, specification.batch_norm_momentum
         self.norms = {name: nn.BatchNorm1d(features, epsilon, momentum) for name, features in specification.norms}
         for name, norm in self.norms.items():
             norm.num_batches_tracked = None  # a counter that only momentum=None needs, and one more operator a layer
             self.add_module(name.replace(".", "_"), norm)
-        self.output = nn.Parameter(torch.empty(len(ALPHABET), self.width))
+        self.output = nn.Parameter(torch.empty(len(ALPHABET), options["width"]))
 
     def canonical(self):
         """{canonical name: tensor}."""
         named = {f"{name}.weight": convolution.weight for name, convolution in self.convolutions.items()}
         for layer, cell in enumerate(self.recurrent):
-            for direction, ending in (("forward", ""), ("backward", "_reverse")):
-                for part, ours in (("input", "weight_ih"), ("hidden", "weight_hh"), ("bias", "bias_ih")):
-                    named[f"recurrent.{layer}.{direction}.{part}"] = getattr(cell, f"{ours}_l0{ending}")
+            for direction, ending in ENDINGS.items():
+                parts = zip(("input", "hidden", "bias"), weights_of(cell, ending), strict=True)
+                named |= {f"recurrent.{layer}.{direction}.{part}": tensor for part, tensor in parts}
         for name, norm in self.norms.items():
             tensors = (*norm.named_parameters(), *norm.named_buffers())
             named |= {f"{name}.{part}": tensor for part, tensor in tensors}
         return named | {"output": self.output}
 
+    # what is packed is as long as all utterances together: torch.compile would compile it anew for nearly every batch
+    @torch.compiler.disable
     def forward(self, arrays, update):
         # longest first, which is how a packed batch lies; the loss is a sum over the utterances in any order
         lengths, order = steps_of(arrays["frame_length"].long()).sort(descending=True)
         there = order.to(arrays["frames"].device, non_blocking=True)
         x = arrays["frames"].index_select(0, there).unsqueeze(1)
-        for name, convolution in self.convolutions.items():
-            packed = self.activated(convolution(x), lengths, batch_norm_of(name))
-            if name != "conv2":
-                x, _ = pad_packed_sequence(packed, batch_first=True, total_length=-(-x.shape[2] // 2))
-                x = x.permute(0, 3, 1, 2)
+        x = self.activated(self.convolutions["conv1"](x), lengths, "conv1")
+        x, _ = pad_packed_sequence(x, batch_first=True, total_length=steps_of(arrays["frames"].shape[1]))
+        packed = self.activated(self.convolutions["conv2"](x.permute(0, 3, 1, 2)), lengths, "conv2")
         x = packed.data.flatten(1)
         for layer, cell in enumerate(self.recurrent):
             if layer:
                 x = self.norms[f"recurrent.{layer}.bn"](x)
-            both, _ = cell(with_data(packed, x))
-            forward, backward = both.data.split(self.width, 1)
-            x = forward + backward
+            x = bidirectional(cell, with_data(packed, x))
         logits = functional.linear(self.norms["output.bn"](x), self.output)
         likelihoods, _ = pad_packed_sequence(with_data(packed, functional.log_softmax(logits, 1)))
         labels, label_lengths = arrays["labels"].index_select(0, there), arrays["label_length"].index_select(0, order)
         loss = functional.ctc_loss(likelihoods, labels.long(), lengths, label_lengths, BLANK, reduction="sum")
         return loss / len(lengths)
 
-    def activated(self, x, lengths, norm):
+    def activated(self, x, lengths, convolution):
         """Real steps of a convolution's output (batch, channels, time, bins), normalised and clipped, and packed."""
         packed = pack_padded_sequence(x.permute(0, 2, 3, 1), lengths, batch_first=True)
-        rows = self.norms[norm](packed.data.flatten(0, 1))
+        rows = self.norms[batch_norm_of(convolution)](packed.data.flatten(0, 1))
         return with_data(packed, functional.hardtanh_(rows, 0.0, self.clip).view_as(packed.data))
 
 
@@ -86,4 +86,57 @@ def with_data(packed, data):
     return PackedSequence(data, packed.batch_sizes)
 
 
+ENDINGS = {"forward": "", "backward": "_reverse"}  # of the names of a cell's weights
+
+
+def weights_of(cell, ending):
+    """The weights of a direction of nn.GRU or nn.RNN: by the input and by the state, and the bias."""
+    return [getattr(cell, f"{part}_l0{ending}") for part in ("weight_ih", "weight_hh", "bias_ih")]
+
+
+def bidirectional(cell, packed):
+    """The sum of both directions' states after every step, packed (steps, width)."""
+    if not packed.data.is_cuda:
+        return unrolled(cell, packed)
+    forward, backward = cell(packed)[0].data.chunk(2, 1)
+    return forward + backward
+
+
+def unrolled(cell, packed):
+    """The same step by step, for a CPU.
+
+    There PyTorch's operators are no faster step by step themselves, and make a gradient of the weight's size in each.
+    """
+    step = STEPS[type(cell)]
+    sizes = packed.batch_sizes.tolist()  # of the utterances that have a step, step by step: fewer and fewer
+    total = 0
+    for direction, ending in ENDINGS.items():
+        of_input, of_state, bias = weights_of(cell, ending)
+        known = functional.linear(packed.data, of_input, bias).split(sizes)
+        product = Recurrent(of_state)
+        state = known[0].new_zeros(sizes[0] if direction == "forward" else sizes[-1], cell.hidden_size)
+        states = [None] * len(sizes)
+        for t in range(len(sizes)) if direction == "forward" else reversed(range(len(sizes))):
+            if sizes[t] < len(state):
+                state = state[: sizes[t]]
+            elif sizes[t] > len(state):
+                state = torch.cat([state, state.new_zeros(sizes[t] - len(state), cell.hidden_size)])
+            state = states[t] = step(known[t], product(state), state)
+        total = torch.cat(states) + total
+    return total
+
+
+def gru(known, of_state, state):
+    """The state after one step from W x + b, U h and h."""
+    r, z, n = known.chunk(3, 1)
+    of_r, of_z, of_n = of_state.chunk(3, 1)
+    n = torch.tanh(torch.addcmul(n, torch.sigmoid(r + of_r), of_n))
+    return torch.lerp(n, state, torch.sigmoid(z + of_z))
+
+
+def rnn(known, of_state, state):
+    return torch.tanh(known + of_state)
+
+
+STEPS = {nn.GRU: gru, nn.RNN: rnn}
 NETWORK = Network

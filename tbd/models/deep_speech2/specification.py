@@ -190,19 +190,17 @@ class DeepSpeech2(Specification):
         return first, second + recurrent + len(ALPHABET) * width
 
     def flops(self, arrays):
-        steps = int(steps_of(arrays["frame_length"].astype(numpy.int64)).sum())
-        return self.flops_of(len(arrays["frame_length"]), steps)
+        return self.flops_of(int(steps_of(arrays["frame_length"].astype(numpy.int64)).sum()))
 
-    def flops_of(self, utterances, steps):
-        # forward, gradient by the weights and gradient by the input are one product each; none by the input is needed
-        # in the first convolution (of the frames) and in the first step of each direction (of the zero state)
+    def flops_of(self, steps):
+        # forward, gradient by the weights and gradient by the input are one product each; the first convolution needs
+        # no gradient by its input (the frames)
         first, rest = self.macs_of_a_step()
-        of_state = 2 * self.options["layers"] * self.gates * self.options["width"] ** 2
-        return 2 * (steps * (2 * first + 3 * rest) - utterances * of_state)
+        return 2 * steps * (2 * first + 3 * rest)
 
     def work(self, arrays):
         batch, frames = (int(n) for n in arrays["frames"].shape[:2])
-        return self.flops_of(batch, batch * steps_of(frames))
+        return self.flops_of(batch * steps_of(frames))
 
 
 def within(inputs):

@@ -1,11 +1,14 @@
 """The attention-based LSTM translation network in CNTK. See specification.py for the definition. Python 3.6 syntax.
 
-Sentences are CNTK's sequences, of their own lengths: nothing is computed of the padding but the words' embeddings.
-What doesn't depend on the step before (the products of the embedded words, the attention's keys, the vocabulary's
-logits) is one product over all steps, outside the loops.
+Sentences are CNTK's sequences, as long as the batch's arrays: of sequences of their own lengths it wants one that has
+the arrays' length, which not every batch has. The layers run over the padding too: it comes last, so nothing before it
+depends on it, no attention falls on it, and the state "that stays as it is past a sentence's length" is the one at the
+last real word. What doesn't depend on the step before (the products of the embedded words, the attention's keys, the
+vocabulary's logits) is one product over all steps, outside the loops.
 """
 
 import cntk as C
+import numpy
 
 from tbd.frameworks.cntk.layers import cross_entropy, dense, sum_of_all
 
@@ -21,16 +24,19 @@ class Network:
         self.zero = C.Constant(0, shape=(self.width,), dtype=weights["output"].dtype)
 
     def __call__(self, inputs, update, rows):
-        source = words(self.weights["encoder.embedding"], inputs["source"], inputs["source_length"])
-        target = words(self.weights["decoder.embedding"], inputs["target_input"], inputs["target_length"])
-        attentional = self.decode(target, *self.encode(source))
+        source = C.to_sequence(C.gather(self.weights["encoder.embedding"], inputs["source"]))
+        target = C.to_sequence(C.gather(self.weights["decoder.embedding"], inputs["target_input"]))
+        lengths = inputs["source_length"]
+        memory, state = self.encode(source, along(source, inputs["source"], C.equal, lengths - 1))
+        attentional = self.decode(target, memory, along(source, inputs["source"], C.less, lengths), state)
         labels = C.to_sequence_like(C.reshape(inputs["target_output"], (-1, 1)), target)
         labels = C.stop_gradient(C.reshape(labels, ()))  # else CNTK looks for one, by the target's words
         losses = cross_entropy(dense(attentional, self.weights["output"]), labels)
-        return sum_of_all(losses) / sum_of_all(inputs["target_length"]), []
+        real = along(target, inputs["target_input"], C.less, inputs["target_length"])
+        return sum_of_all(losses * real) / sum_of_all(inputs["target_length"]), []
 
-    def encode(self, x):
-        """The top layer's outputs and the final (h, c) of each layer."""
+    def encode(self, x, last):
+        """The top layer's outputs and the final (h, c) of each layer, which are those where `last` is 1."""
         final = []
         for layer in range(self.layers):
             prefix = "encoder.%d." % layer
@@ -38,16 +44,16 @@ class Network:
             (h, before_h), (c, before_c) = (self.before(x) for _ in range(2))
             h_now, c_now = lstm(gates + dense(before_h, self.weights[prefix + "hidden"]), before_c)
             x, c = looped([h, c], [h_now, c_now])
-            final.append((C.sequence.last(x), C.sequence.last(c)))
+            final.append((C.sequence.reduce_sum(x * last), C.sequence.reduce_sum(c * last)))
         return x, final
 
-    def decode(self, target, memory, state):
-        """The attentional vectors, from the embedded target and the encoder's outputs and state."""
+    def decode(self, target, memory, real, state):
+        """The attentional vectors, from the embedded target and the encoder's outputs, `real` ones, and state."""
         w, width = self.weights, self.width
-        # beside each target word all source words: (positions, width), and (positions, 1) of 1 where there is one
+        # beside each target word all source words: (positions, width), and (positions, 1)
         keys, values, real = (
             C.sequence.broadcast_as(C.sequence.unpack(one, 0, no_mask_output=True), target)
-            for one in (dense(memory, w["attention.memory"]), memory, C.slice(C.ones_like(memory), 0, 0, 1))
+            for one in (dense(memory, w["attention.memory"]), memory, real)
         )
         by_word, of_attentional = (C.slice(w["decoder.0.input"], 1, n * width, (n + 1) * width) for n in range(2))
         of_h, of_context = (C.slice(w["attention.output"], 1, n * width, (n + 1) * width) for n in range(2))
@@ -86,9 +92,11 @@ def looped(holders, functions):
     return together.outputs
 
 
-def words(embedding, ids, lengths):
-    """Sequences of embedded words from ids (longest,)."""
-    return C.to_sequence(C.gather(embedding, ids), lengths)
+def along(sequence, ids, comparison, lengths):
+    """A sequence like the other, which is made from `ids`, of 1 where comparison(position, length) holds, else of 0."""
+    count = ids.shape[0]
+    positions = C.Constant(numpy.arange(count).reshape(count, 1), dtype=ids.dtype)
+    return C.stop_gradient(C.to_sequence_like(comparison(positions, C.reshape(lengths, (1, 1))), sequence))
 
 
 def lstm(gates, c):

@@ -34,7 +34,7 @@ ui: setup ## the record in a browser
 	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow ui --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}"
 
 test: setup lint ## all tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 parity-full: setup ## every network at its full size against PyTorch in float64, hours; the report: docs/parity.md
 	@$(BIN)/python -m tests.parity.full

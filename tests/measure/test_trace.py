@@ -85,8 +85,8 @@ def test_foreign_and_damaged_events_are_skipped(tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (gzip.compress(b'{"traceEvents": []}' * 100)[:-12], "can't be read"),
-        (gzip.compress(b"{}")[:10] + b"garbage", "can't be read"),
+        (gzip.compress(b'{"traceEvents": []}' * 100, mtime=0)[:-12], "can't be read"),
+        (gzip.compress(b"{}", mtime=0)[:10] + b"garbage", "can't be read"),
         (b"\x1f\x8b", "can't be read"),
         (b'{"traceEvents": [{"ph":', "no JSON"),
         (b"[" * 100_000, "no JSON"),

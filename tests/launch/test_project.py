@@ -16,7 +16,7 @@ from tbd.worker import status
 @pytest.mark.parametrize("name", framework_names())
 def test_our_own_projects_are_whole(name):
     loaded = project.load(name)
-    assert (loaded.name, loaded.python) == (name, "3.11")
+    assert (loaded.name, loaded.python) == (name, "3.6" if name == "cntk" else "3.11")  # CNTK has no later wheels
     assert loaded.command(project.WORKER, {"request": "/a b/request.json"}) == (
         "python -m tbd.worker '/a b/request.json'"
     )

@@ -125,10 +125,14 @@ def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
     hardware = c["hardware"]
     gpus = visible_gpus(hardware["devices"]) if hardware["device"] == "gpu" else None
     process = project.start(environment, found, request, hardware["threads"], spool.path / "worker.log", gpus)
-    with Sampler(spool, process.pid, gpus=gpus is not None, visible_gpus=gpus):
-        passes = len(repeated(measure["passes"], measure["repeats"]))
-        events = spool.path / "events.jsonl"
-        name, cause = watch(process, events, spool.path / GO, passes, measure["timeout_s"], progress)
+    try:
+        with Sampler(spool, process.pid, gpus=gpus is not None, visible_gpus=gpus):
+            passes = len(repeated(measure["passes"], measure["repeats"]))
+            events = spool.path / "events.jsonl"
+            name, cause = watch(process, events, spool.path / GO, passes, measure["timeout_s"], progress)
+    except BaseException:  # Ctrl-C before the watch has begun: the worker is there already
+        process.terminate()
+        raise
     if name == status.CRASHED and shutil.disk_usage(spool.path).free < ROOM_FOR_AN_EVENT:
         cause = f"the disk is full: {spool.path} ({cause})"
     return Ended(name, cause)

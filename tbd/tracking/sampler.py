@@ -44,12 +44,17 @@ class Sampler:
     def __enter__(self) -> Self:
         if self._gpus is not None:
             self._write([line("gpus", devices=self._gpus.describe())])
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # Ctrl-C while the thread begins: no `with` would end it
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         if self.problem is not None:
             self._write([line("warning", message=f"samples are missing: {self.problem}")])
         if self._gpus is not None:

@@ -1,7 +1,9 @@
 """The sampler on real processes. Bounds come from what the processes did by the kernel's own account."""
 
+import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,6 +58,21 @@ def test_cpu_time_of_the_whole_tree_and_never_falling(tmp_path: Path) -> None:
     assert max(sample["rss_bytes"] for sample in samples(spool)) > 1_000_000
     assert all(sample["controller_cpu_s"] > 0 for sample in samples(spool))
     assert {"system/cpu_utilization_percentage", "system/system_memory_usage_percentage"} <= set(seen_metrics(spool))
+
+
+def test_ctrl_c_while_the_sampler_begins_leaves_none_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        begin(thread)
+        raise KeyboardInterrupt
+
+    spool = Spool.create(tmp_path, "run", experiment="tbd")
+    sampler = Sampler(spool, os.getpid())
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), sampler:
+        pass
+    assert "sampler" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_samples_that_fail_are_told_among_the_figures_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

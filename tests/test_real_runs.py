@@ -12,19 +12,20 @@ import pytest
 
 from tbd import models
 from tests.commands import end, events, only_spool, train
+from tests.parity.cells import CELLS, model_of, options_of
 
-CELLS = [(model, framework) for model in models.names() for framework in models.frameworks(model)]
 CATEGORIES = ("weights", "weight_gradients", "optimizer_state", "feature_maps", "workspace", "input", "other")
 
 
 @pytest.fixture(scope="module", params=CELLS, ids=lambda cell: "-".join(cell))
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """(model, spool) of a whole run in small."""
-    model, framework = request.param
-    folder = tmp_path_factory.mktemp(f"{model}-{framework}")
-    done = train(folder, f"model={model}", f"framework={framework}", "model.size=small", "tracking=offline")
+    """(network, spool) of a whole run in small."""
+    network, framework = request.param
+    folder = tmp_path_factory.mktemp(f"{network}-{framework}".replace(":", "-"))
+    options = [f"model.{key}={value}" for key, value in options_of(network).items()]
+    done = train(folder, f"model={model_of(network)}", f"framework={framework}", *options, "tracking=offline")
     assert done.returncode == 0, done.stdout + done.stderr
-    return model, only_spool(folder)
+    return network, only_spool(folder)
 
 
 def figures(spool: Path) -> dict[str, Any]:
@@ -57,8 +58,8 @@ def test_memory_by_data_structure_sums_to_the_allocators_peak(run: tuple[str, Pa
 
 
 def test_weights_and_optimizer_state_are_the_specifications_bytes(run: tuple[str, Path]) -> None:
-    model, spool = run
-    specification = models.create(model, {"size": "small"})
+    network, spool = run
+    specification = models.create(model_of(network), options_of(network))
     metrics = figures(spool)["metrics"]
     assert metrics["memory/weights_mb"] * 1e6 == pytest.approx(specification.weights_bytes(), abs=0.5)
     assert metrics["memory/optimizer_state_mb"] * 1e6 == pytest.approx(specification.optimizer_state_bytes(), abs=0.5)

@@ -56,6 +56,27 @@ def jax(boxes):
     return suppressed, pooled
 
 
+def mxnet(boxes):
+    import mxnet
+
+    def run(function, *arrays):
+        arrays = {str(n): mxnet.nd.array(array, dtype=array.dtype) for n, array in enumerate(arrays)}
+        inputs = [mxnet.sym.Variable(name, shape=array.shape, dtype=array.dtype) for name, array in arrays.items()]
+        executor = mxnet.sym.Group(function(*inputs)).bind(mxnet.cpu(), arrays)
+        return [array.asnumpy() for array in executor.forward()]
+
+    def suppressed(rows, scores, count):
+        kept, real = run(lambda *inputs: boxes.suppress(*inputs, THRESHOLD, len(rows), MOST), rows[None], scores[None])
+        return kept[real > 0]
+
+    def pooled(features, regions):
+        features = numpy.ascontiguousarray(features.transpose(0, 3, 1, 2))
+        (found,) = run(lambda *inputs: [boxes.roi_align(*inputs, POOLED, STRIDE, OFFSET)], features, regions)
+        return found.transpose(0, 2, 3, 1)
+
+    return suppressed, pooled
+
+
 def main():
     name, folder = sys.argv[1:]
     suppressed, pooled = globals()[name](importlib.import_module(f"tbd.frameworks.{name}.boxes"))

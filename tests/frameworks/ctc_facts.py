@@ -53,10 +53,27 @@ def jax(logits, steps, labels, label_lengths, weights):
     return losses, gradient
 
 
+def mxnet(logits, steps, labels, label_lengths, weights):
+    import mxnet
+
+    from tbd.frameworks.mxnet.ctc import ctc_loss
+
+    arrays = {"logits": logits, "steps": steps, "labels": labels, "label_lengths": label_lengths}
+    arrays = {name: mxnet.nd.array(array, dtype=array.dtype) for name, array in arrays.items()}
+    inputs = [mxnet.sym.Variable(name, shape=array.shape, dtype=array.dtype) for name, array in arrays.items()]
+    gradient = mxnet.nd.zeros_like(arrays["logits"])
+    requests = {name: "write" if name == "logits" else "null" for name in arrays}
+    executor = ctc_loss(*inputs).bind(mxnet.cpu(), arrays, {"logits": gradient}, requests)
+    (losses,) = executor.forward(is_train=True)
+    executor.backward([mxnet.nd.array(weights, dtype=logits.dtype)])
+    return losses.asnumpy(), gradient.asnumpy()
+
+
 def main():
     framework, batch, result = sys.argv[1:]
     with numpy.load(batch) as arrays:
-        losses, gradient = {"pytorch": pytorch, "tensorflow": tensorflow, "jax": jax}[framework](**arrays)
+        functions = {"pytorch": pytorch, "tensorflow": tensorflow, "jax": jax, "mxnet": mxnet}
+        losses, gradient = functions[framework](**arrays)
     numpy.savez(result, losses=losses, gradient=gradient)
 
 

@@ -100,7 +100,23 @@ def jax():
     return Network
 
 
-NETWORKS = {"pytorch": pytorch, "tensorflow": tensorflow, "jax": jax}
+def mxnet():
+    from mxnet import sym
+
+    from tbd.frameworks.mxnet.layers import dropout
+
+    class Network:
+        def __init__(self, specification):
+            pass
+
+        def __call__(self, weights, inputs, update):
+            first, second = (sym.reshape(dropout(inputs["x"], RATE), (-1,)) for _ in range(2))
+            return weights["weight"] * (sym.mean(first) + sym.mean(second)), {"first": first, "second": second}
+
+    return Network
+
+
+NETWORKS = {"pytorch": pytorch, "tensorflow": tensorflow, "jax": jax, "mxnet": mxnet}
 
 
 def module(framework):

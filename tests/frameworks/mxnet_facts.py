@@ -1,6 +1,6 @@
 """What MXNet's adapter does, as JSON on stdout: run by test_mxnet_adapter.py in MXNet's environment.
 
-python tests/frameworks/mxnet_facts.py FOLDER timing|trace|memory [MODEL ROWS]
+python tests/frameworks/mxnet_facts.py FOLDER timing|trace|memory [MODEL OPTIONS ROWS]
 """
 
 import json
@@ -90,10 +90,10 @@ def error_of(function):
     raise AssertionError("no error")
 
 
-def memory_facts(framework, folder, model, rows):
+def memory_facts(framework, folder, model, options, rows):
     import mxnet
 
-    specification = models.create(model, dict(known.memory_options(model), size="small"))
+    specification = models.create(model, dict(known.memory_options(model), **json.loads(options)))
     training = framework.build(specification, specification.initial_weights(1))
     arrays = specification.synthetic_batch(known.batch_size(specification, int(rows)), numpy.random.RandomState(0))
     recorded = training.record_memory(arrays)

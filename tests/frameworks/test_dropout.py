@@ -6,6 +6,7 @@ import subprocess
 import numpy
 import pytest
 
+from tbd.frameworks import facts
 from tests.frameworks.masks import NETWORKS, RATE
 from tests.parity import cells
 
@@ -38,7 +39,9 @@ def test_each_number_is_dropped_or_scaled(ones):
 
 def test_the_rate_is_kept_whatever_the_precision(framework, ones, tmp_path):
     # of 20,000 numbers the share has a standard deviation of 0.2 %
-    for found in (ones, made(framework, "bf16", 1, tmp_path)):
+    offered = facts(framework).PRECISIONS["cpu"]
+    other = "bf16" if "bf16" in offered else "fp64"  # bf16 has few numbers below 1 to draw from
+    for found in (ones, made(framework, other, 1, tmp_path)):
         for array in found.values():
             assert numpy.mean(array == 0, axis=1) == pytest.approx(RATE, abs=0.01)
 

@@ -1,9 +1,9 @@
 """Where the memory of one training step goes: docs/memory.md.
 
 MXNet's profiler counts the bytes of all arrays, without telling what they are. Weights, gradients, optimizer state,
-statistics and the batch are arrays of the adapter's own, known by their sizes. A bound graph keeps its arrays from step
-to step; which of them are feature maps is read off the graph: results of the forward pass that a node of the backward
-pass takes. What is left of the peak is workspace.
+statistics and the batch are arrays of the adapter's own, known by their sizes. A bound graph keeps its arrays from
+step to step; which of them are feature maps is read off the graph: what the forward pass makes of the batch and a node
+of the backward pass takes. What is left of the peak is workspace.
 """
 
 import json
@@ -16,8 +16,8 @@ import numpy
 
 METHOD = (
     "the peak by the counter of MXNet's profiler; weights, gradients, optimizer state, statistics and batch by the "
-    "sizes of their arrays; feature maps inferred from the bound graph, as results of the forward pass that the "
-    "backward pass takes; workspace is the rest. What oneDNN keeps within an operator is not counted"
+    "sizes of their arrays; feature maps inferred from the bound graph, as what the forward pass makes of the "
+    "batch and the backward pass takes; workspace is the rest. What oneDNN keeps within an operator is not counted"
 )
 COUNTER = "Memory: cpu/0"
 
@@ -110,21 +110,26 @@ def description(live, known, maps):
 
 
 def feature_maps(graph):
-    """The buffers of a Graph that the forward pass makes and the backward pass takes."""
+    """The buffers of a Graph that the forward pass makes of its inputs and that the backward pass takes."""
     nodes = json.loads(graph.symbol.tojson())["nodes"]
-    operations = {node["name"]: node for node in nodes if node["op"] != "null"}
-    variables = {node["name"] for node in nodes if node["op"] == "null"}
-    sizes = sizes_of(graph.symbol)
+    by_name, of_input = {}, set()
+    for node in nodes:  # each after those that it takes something of
+        by_name[node["name"]] = node
+        sources = {nodes[source[0]]["name"] for source in node["inputs"]}
+        if node["name"].startswith("input.") or not of_input.isdisjoint(sources):
+            of_input.add(node["name"])
     kept = set()
     for name, taken in taken_by(graph.executor.debug_str()):
-        if name in operations or name in variables:
-            continue
-        for source, number in taken:
-            while source in operations and operations[source]["op"] in ALIASES:
-                source, number = nodes[operations[source]["inputs"][0][0]]["name"], operations[source]["inputs"][0][1]
-            if source in operations:
+        for source, number in taken if name not in by_name else ():
+            while source in by_name and by_name[source]["op"] in ALIASES:
+                place, number, *_ = by_name[source]["inputs"][0]
+                source = nodes[place]["name"]
+            if source in of_input and by_name[source]["op"] != "null":
                 kept.add((source, number))
-    return [buffer(size_of(operations[name], number, nodes, sizes), "feature_maps", name) for name, number in kept]
+    results = results_of(graph.symbol)
+    return [
+        buffer(size_of(by_name[name], number, nodes, results), "feature_maps", name) for name, number in sorted(kept)
+    ]
 
 
 def taken_by(text):
@@ -134,8 +139,8 @@ def taken_by(text):
         yield name, [(source, int(n)) for source, n in re.findall(r"^\targ\[\d+\]=(.*)\((\d+)\)", node, re.MULTILINE)]
 
 
-def sizes_of(symbol):
-    """{(node's name, which of its results): bytes} of all results that can be seen."""
+def results_of(symbol):
+    """{(node's name, which of its results): (shape, bytes of a number)} of all results that can be seen."""
     inside = symbol.get_internals()
     _, shapes, _ = inside.infer_shape()
     _, types, _ = inside.infer_type()
@@ -143,21 +148,30 @@ def sizes_of(symbol):
     for one, shape, kind in zip(inside, shapes, types, strict=True):
         number = counts.get(one.name, 0)
         counts[one.name] = number + 1
-        found[one.name, number] = int(numpy.prod(shape)) * numpy.dtype(kind).itemsize
+        found[one.name, number] = shape, numpy.dtype(kind).itemsize
     return found
 
 
-def size_of(node, number, nodes, sizes):
-    """Bytes of a result; operators have some that can't be seen."""
+# The shapes of results that can't be seen, by those of the one that can and of the operator's first argument.
+HIDDEN = {
+    "Pooling": lambda shape, first: shape,  # where the maximum is
+    "Dropout": lambda shape, first: shape,  # the mask
+    "BatchNorm": lambda shape, first: shape[1:2],  # mean, 1 / deviation
+    "LayerNorm": lambda shape, first: shape[:-1],  # mean, deviation
+    "CTCLoss": lambda shape, first: first,  # the gradient, worked out with the loss
+}
+
+
+def size_of(node, number, nodes, results):
+    """Bytes of a node's result."""
     name = node["name"]
-    if (name, number) in sizes:
-        return sizes[name, number]
-    if node["op"] in ("Pooling", "Dropout"):  # where the maximum is; the mask
-        return sizes[name, 0]
-    if node["op"] == "BatchNorm":  # mean, 1 / deviation: a number a channel
-        weight, which = node["inputs"][1][:2]
-        return sizes[nodes[weight]["name"], which]
-    raise ValueError(f"the size of result {number} of {node['op']} is not known")
+    shape, itemsize = results.get((name, number)) or results[name, 0]
+    if (name, number) not in results:
+        if node["op"] not in HIDDEN:
+            raise ValueError(f"the size of result {number} of {node['op']} is not known")
+        place, which, *_ = node["inputs"][0]
+        shape = HIDDEN[node["op"]](shape, results[nodes[place]["name"], which][0])
+    return int(numpy.prod(shape)) * itemsize
 
 
 def total(buffers):

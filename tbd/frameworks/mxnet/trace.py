@@ -33,10 +33,12 @@ def cleaned(events):
     """Complete events of the operators, sorted by their begin, from the profiler's pairs.
 
     It writes every operator twice: from "B" to "E" in the thread that ran it, and from "b" to "e" once more. Threads
-    have numbers beyond 2^53, here 1, 2, ... in the order in which they first appear.
+    have numbers beyond 2^53, here 1, 2, ... in the order in which they first appear. "WaitForVar" is no operator: the
+    engine tells by it that an array is ready.
     """
     found, open_events, threads = [], {}, {}
-    for event in sorted((e for e in events if e.get("ph") in "BE"), key=lambda e: e["ts"]):
+    paired = (e for e in events if e.get("ph") in ("B", "E") and e["name"] != "WaitForVar")
+    for event in sorted(paired, key=lambda e: e["ts"]):
         thread = threads.setdefault((event["pid"], event["tid"]), len(threads) + 1)
         stack = open_events.setdefault((thread, event["name"]), [])
         if event["ph"] == "B":

@@ -260,4 +260,43 @@ def in_jax(fault):
     }[fault]()
 
 
-PLANTED = {"pytorch": in_pytorch, "tensorflow": in_tensorflow, "jax": in_jax}
+def in_mxnet(fault):
+    from mxnet import sym
+
+    from tbd.frameworks.mxnet import layers
+    from tbd.models.deep_speech2 import mxnet
+
+    def bidirectional(cell, x, steps, forward, backward):
+        reverse = {"use_sequence_length": True}
+        behind = run(sym.SequenceReverse(x, steps, **reverse), *backward)
+        return run(x, *forward) + sym.SequenceReverse(behind, steps, **reverse)
+
+    def run(x, w, u, b):
+        _, width = layers.shape_of(u)
+        longest, batch, _ = layers.shape_of(x)
+        of_gates = sym.slice_axis(u, axis=0, begin=0, end=2 * width)
+        of_n = sym.slice_axis(u, axis=0, begin=2 * width, end=3 * width)
+        h, found = sym.zeros((batch, width), dtype=layers.type_of(x)), []
+        for known in layers.unstacked(layers.dense(x, w, b), longest):
+            r, z, n = sym.SliceChannel(known, num_outputs=3, axis=1)
+            of_r, of_z = sym.SliceChannel(layers.dense(h, of_gates), num_outputs=2, axis=1)
+            n = sym.tanh(n + layers.dense(sym.sigmoid(r + of_r) * h, of_n))
+            h = n + sym.sigmoid(z + of_z) * (h - n)
+            found.append(h)
+        return sym.stack(*found)
+
+    def mean_ctc_loss(logits, steps, labels, label_lengths):
+        return right(logits, steps, labels, label_lengths) / sym.cast(label_lengths, layers.type_of(logits))
+
+    def ones(steps, longest, dtype):
+        return sym.ones((*layers.shape_of(steps), longest), dtype=dtype)
+
+    right = mxnet.ctc_loss
+    return {
+        "no_mask": lambda: unittest.mock.patch.object(mxnet, "real_steps", ones),
+        "mean_by_length": lambda: unittest.mock.patch.object(mxnet, "ctc_loss", mean_ctc_loss),
+        "reset_before_product": lambda: unittest.mock.patch.object(mxnet, "bidirectional", bidirectional),
+    }[fault]()
+
+
+PLANTED = {"pytorch": in_pytorch, "tensorflow": in_tensorflow, "jax": in_jax, "mxnet": in_mxnet}

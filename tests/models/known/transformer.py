@@ -133,7 +133,11 @@ class PositionsFromOne(InTheNetwork):
     IN_PYTORCH = ELSEWHERE = "position_table"
 
     def wrong(self, right):
-        return lambda specification, length, *others: right(specification, length + 1, *others)[1:]
+        def later(specification, length, *others):
+            positions = right(specification, length + 1, *others)
+            return all_but_the_first(positions) if self.framework == "mxnet" else positions[1:]
+
+        return later
 
 
 class UntiedSoftmax(InTheNetwork):
@@ -165,6 +169,12 @@ class NoCausalMask(InTheNetwork):
         return lambda *arguments: 0 * right(*arguments)
 
 
+def all_but_the_first(symbol):
+    import mxnet
+
+    return mxnet.sym.slice_axis(symbol, axis=0, begin=1, end=None)
+
+
 def constant(framework, array):
     """The array, through which no gradient goes."""
     if framework == "pytorch":
@@ -173,6 +183,10 @@ def constant(framework, array):
         import tensorflow
 
         return tensorflow.stop_gradient(array)
+    if framework == "mxnet":
+        import mxnet
+
+        return mxnet.sym.BlockGrad(array)
     import jax
 
     return jax.lax.stop_gradient(array)

@@ -134,9 +134,9 @@ class BatchNormInTheCritic(Fault):
 
     @contextlib.contextmanager
     def planted(self):
-        batch_norm = {"pytorch": pytorch_batch_norm, "tensorflow": last_axis_norm, "jax": last_axis_norm}
+        batch_norm = {"pytorch": pytorch_batch_norm, "mxnet": mxnet_batch_norm}
         network = models.network("wgan", self.framework)
-        with unittest.mock.patch.object(network, "layer_norm", batch_norm[self.framework]):
+        with unittest.mock.patch.object(network, "layer_norm", batch_norm.get(self.framework, last_axis_norm)):
             yield
 
 
@@ -144,6 +144,12 @@ def pytorch_batch_norm(specification, channels):
     import torch
 
     return torch.nn.BatchNorm2d(channels, eps=specification.layer_norm_epsilon, track_running_stats=False)
+
+
+def mxnet_batch_norm(x, weight, bias, epsilon):
+    import mxnet
+
+    return mxnet.sym.BatchNorm(x, weight, bias, fix_gamma=False, eps=epsilon)
 
 
 def last_axis_norm(x, weight, bias, epsilon):

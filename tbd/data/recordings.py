@@ -4,6 +4,7 @@ soundfile, which brings libsndfile, decodes FLAC; it is imported here and by not
 """
 
 import collections
+import struct
 import wave
 
 import numpy
@@ -42,7 +43,7 @@ def opened(path):
     """The wave file at `path`. Raises ValueError where it is none."""
     try:
         return wave.open(path, "rb")
-    except EOFError:  # an error without a word
+    except (EOFError, struct.error):  # one without a word, and Python 3.6's of a header that is cut off
         raise ValueError("it ends within its header")
 
 

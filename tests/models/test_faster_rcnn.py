@@ -49,7 +49,7 @@ def test_a_move_is_in_sizes_of_the_box_and_logarithms():
 def labelled(boxes, height, width, sampled=10**6, seed=0):
     grid = anchors.anchor_grid(-(-height // 16), -(-width // 16), [1, 2, 4])
     random = numpy.random.RandomState(seed)
-    return grid, *anchors.anchor_targets(grid, numpy.array(boxes, float), height, width, sampled, random)
+    return (grid, *anchors.anchor_targets(grid, numpy.array(boxes, float), height, width, sampled, random))
 
 
 def test_labels_follow_from_the_overlaps():
@@ -117,7 +117,7 @@ def test_what_is_random_in_a_row_comes_from_its_own_seed():
     small = models.create("faster_rcnn", {"size": "small"})
     picture, boxes = numpy.zeros((60, 80, 3), numpy.float32), numpy.array([[5, 5, 40, 50]], numpy.float32)
     sample = picture, boxes, numpy.array([1], numpy.int32), 1.0
-    both = small.batch_of(tuple(zip(sample, sample, strict=True)), (64, 80), [[1, 0], [1, 1]])
+    both = small.batch_of(tuple(zip(sample, sample)), (64, 80), [[1, 0], [1, 1]])
     alone = small.batch_of(tuple([part] for part in sample), (64, 80), [[1, 1]])
     assert all(numpy.array_equal(both[name][1:], alone[name]) for name in alone)
     assert not numpy.array_equal(both["region_order"][0], both["region_order"][1])

@@ -96,7 +96,7 @@ def test_shapes_are_few_hold_their_pairs_and_are_multiples_of_8(small, longest):
     pairs = [numpy.zeros(n) for n in lengths], [numpy.zeros(1)] * longest
     shapes = small.shapes_of(pairs, longest)
     assert len(set(shapes)) <= 12
-    assert all(shape % 8 == 0 and shape >= length + 1 for shape, length in zip(shapes, lengths, strict=True))
+    assert all(shape % 8 == 0 and shape >= length + 1 for shape, length in zip(shapes, lengths))
     assert small.shapes_of(pairs[::-1], longest) == shapes
 
 

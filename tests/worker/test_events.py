@@ -8,7 +8,7 @@ from tbd.data.source import Batch
 from tbd.worker.events import Events, StepRecorder
 
 
-def lines(path: Path) -> list[dict]:
+def lines(path: Path) -> list:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 

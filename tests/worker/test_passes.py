@@ -91,7 +91,7 @@ class Played(Source):
             yield batch
 
 
-def run(tmp_path: Path, name: str, training: Training, source: type[Source] = Source, **measure: int) -> list[dict]:
+def run(tmp_path: Path, name: str, training: Training, source: type = Source, **measure: int) -> list:
     request = {
         "measure": {**MEASURE, **measure},
         "output": str(tmp_path),

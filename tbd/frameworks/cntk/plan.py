@@ -27,7 +27,7 @@ Matrix = collections.namedtuple("Matrix", "node dimensions gradient")
 
 NODE = re.compile(r"Validating --> (\S+) = (\w+)")
 MATRIX = re.compile(r"\{?\s*(\S+) : (\[[^\]]*\])\s*(\(gradient\))?\s*\}?\s*$")
-SEQUENCE = re.compile(r"= ToSequence \(.* : \[[^\]]* x (\d+) x [^\]]*\], .*-> \[[^\]]* x (\S+)\]")
+SEQUENCE = re.compile(r"= ToSequence \(.* : \[[^\]]* x (\d+) x [^\]]*\].*-> \[[^\]]* x (\S+)\]")
 BEGIN, LISTED = "Post-processing network...", "Here are the ones that"
 
 

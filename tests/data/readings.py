@@ -36,7 +36,7 @@ class Folder:
         self.paths[name] = folder / (name + "." + ending)
         soundfile.write(str(self.paths[name]), samples, rate, subtype=subtype)
         self.texts[name] = text
-        with open(str(folder / ("%s-%s.trans.txt" % (speaker, chapter))), "a") as file:
+        with open(str(folder / ("%s-%s.trans.txt" % (speaker, chapter))), "a", encoding="utf-8") as file:
             file.write("%s %s\n" % (name, text) if text is not None else "")
         return self.paths[name]
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tbd.frameworks.pytorch.training import product_type
 from tbd.models.wgan.specification import START
 
 
@@ -11,6 +12,11 @@ class Network(nn.Module):
     """Gives the loss of an update. PyTorch's layouts, channels first, are the canonical ones."""
 
     host_inputs = ()  # the inputs that the network wants in the host's memory
+
+    @staticmethod
+    def second_order(specification):
+        """Whether the loss is made of gradients: the penalty."""
+        return specification.penalised
 
     def __init__(self, specification):
         super().__init__()
@@ -83,7 +89,7 @@ class Critic(nn.Module):
     def __init__(self, specification):
         super().__init__()
         channels = specification.channels
-        self.input = nn.Conv2d(3, channels[0], 3, padding=1)
+        self.input = Convolution(3, channels[0], 3)
         self.blocks = nn.Sequential(
             *(Down(specification, before, after) for before, after, _ in specification.critic_blocks)
         )
@@ -99,10 +105,10 @@ class Down(nn.Module):
     def __init__(self, specification, channels, out):
         super().__init__()
         self.norm1 = layer_norm(specification, channels)
-        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.conv1 = Convolution(channels, channels, 3, bias=False)
         self.norm2 = layer_norm(specification, channels)
-        self.conv2 = nn.Conv2d(channels, out, 3, padding=1)
-        self.shortcut = nn.Conv2d(channels, out, 1)
+        self.conv2 = Convolution(channels, out, 3)
+        self.shortcut = Convolution(channels, out, 1)
 
     def forward(self, x):
         y = self.conv1(functional.relu_(self.norm1(x)))
@@ -112,6 +118,48 @@ class Down(nn.Module):
 
 def up(x):
     return functional.interpolate(x, scale_factor=2, mode="nearest")
+
+
+class Convolution(nn.Conv2d):
+    """A convolution whose gradient by its input is a transposed convolution, which has an ordinary gradient itself.
+
+    PyTorch's own gradient of second order by the weight is a convolution with kernels of the size of the pictures.
+    """
+
+    def __init__(self, channels, out, kernel, bias=True):
+        super().__init__(channels, out, kernel, padding=kernel // 2, bias=bias)
+
+    def forward(self, x):
+        dtype = product_type(x)
+        bias = None if self.bias is None else self.bias.to(dtype)
+        return Convolved.apply(x.to(dtype), self.weight.to(dtype), bias)
+
+
+class Convolved(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, weight, bias):
+        context.save_for_backward(x, weight)
+        return functional.conv2d(x, weight, bias, padding=weight.shape[-1] // 2)
+
+    @staticmethod
+    def backward(context, gradient):
+        x, weight = context.saved_tensors
+        edge = weight.shape[-1] // 2
+        if torch.is_grad_enabled():  # a gradient that is differentiated itself: only that by the pictures is
+            return functional.conv_transpose2d(gradient, weight, padding=edge), None, None
+        return torch.ops.aten.convolution_backward(
+            gradient,
+            x,
+            weight,
+            [len(weight)],
+            stride=[1, 1],
+            padding=[edge, edge],
+            dilation=[1, 1],
+            transposed=False,
+            output_padding=[0, 0],
+            groups=1,
+            output_mask=context.needs_input_grad,
+        )
 
 
 class Mean(torch.autograd.Function):

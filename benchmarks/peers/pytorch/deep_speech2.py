@@ -67,7 +67,8 @@ def build(options, batch_size, device, precision, compile):
     def optimizer(parameters):
         return torch.optim.SGD(parameters, 3e-4, momentum=0.9, fused=True)
 
-    on_host = ("frame_length", "label_length")
-    return loop.build(
-        DeepSpeech(options), loss, optimizer, device, precision, compile, clip_norm=100.0, on_host=on_host
-    )
+    network, on_host = DeepSpeech(options), ("frame_length", "label_length")
+    built = loop.build(network, loss, optimizer, device, precision, compile, clip_norm=100.0, on_host=on_host)
+    # not channels last, for which oneDNN has no fast gradients of kernels as large as these
+    network.to(memory_format=torch.contiguous_format)
+    return built

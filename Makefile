@@ -46,7 +46,7 @@ lint: setup ## style, types, and the syntax that old frameworks need
 	@$(BIN)/vermin --quiet --no-tips --violations -t=3.6- tbd/__init__.py tbd/worker tbd/data tbd/frameworks/*.py tbd/frameworks/*/__init__.py tbd/frameworks/cntk entrypoints/frameworks/cntk $$(find tbd/models -name '*.py' $(FRAMEWORKS:%=! -name %.py))
 
 bench-overhead: setup ## our timing pass against a bare loop of the same model, ratio a framework
-	@$(BIN)/python benchmarks/overhead.py
+	@$(BIN)/python benchmarks/overhead/compare.py
 
 bench-models: setup ## our networks against the best public implementation in each framework, ratios (ARGUMENTS=--help)
 	@$(BIN)/python benchmarks/models.py $(ARGUMENTS)

@@ -20,6 +20,7 @@ import yaml
 
 from tbd.analysis.files import Files, Folder, of_mlflow
 from tbd.measure import run as measured
+from tbd.measure.events import Array
 from tbd.measure.figures import Figures, Point, compute
 from tbd.measure.jsonl import objects, read_object
 from tbd.measure.memory import CATEGORIES
@@ -48,8 +49,8 @@ class Timing:
     """One timing pass, a process of its own: `items` and `seconds` of every timed step, and the window's wall time."""
 
     name: str
-    items: measured.Array
-    seconds: measured.Array
+    items: Array
+    seconds: Array
     window_s: float
 
     @property

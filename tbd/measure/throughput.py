@@ -77,32 +77,53 @@ def interval(items: Array, step_times_s: Array, window_s: float) -> Interval:
     It is about noise within the windows; whole processes differ by more, so three and more have interval_of_repeats.
     Raises Absent below MIN_STEPS steps.
     """
+    rates = resampled(items, step_times_s, window_s)
+    blocks = blocks_in(len(items))
+    low, high = np.quantile(rates, ends(blocks, blocks - 1))
+    rate = throughput(items, window_s)
+    block = block_steps(len(items))
+    return Interval(min(float(low), rate), max(float(high), rate), f"bootstrap over blocks of {block} steps")
+
+
+def block_steps(steps: int) -> int:
+    """The steps of a block."""
+    return math.ceil(steps / BLOCKS)
+
+
+def blocks_in(steps: int) -> float:
+    """How many blocks that many steps are."""
+    return steps / block_steps(steps)
+
+
+def ends(blocks: float, freedom: float) -> tuple[float, float]:
+    """The quantiles of resampled values that are the 95 % interval's ends, from so many blocks with `freedom` degrees:
+    Phi(-/+ sqrt(blocks / (blocks - 1)) t(0.975, freedom)), Hesterberg's "expanded percentile"."""
+    # imported here, since scipy.stats takes a second to import and other commands need none of it
+    from scipy.special import ndtr, stdtrit
+
+    low = float(ndtr(-math.sqrt(blocks / (blocks - 1)) * stdtrit(freedom, 0.5 + CONFIDENCE / 2)))
+    return low, 1 - low
+
+
+def resampled(items: Array, step_times_s: Array, window_s: float, seed: int = SEED) -> Array:
+    """RESAMPLES throughputs of windows drawn anew from this one's blocks. Raises Absent below MIN_STEPS steps."""
     steps = len(items)
     if steps < MIN_STEPS:
         raise Absent(f"an interval needs at least {MIN_STEPS} timed steps, there are {steps}: raise measure.steps")
     if step_times_s.sum() <= 0:
         raise Absent("the timed steps took no time by the worker's clock")
-    # imported here, since scipy.stats takes a second to import and other commands need none of it
-    from scipy.special import ndtr, stdtrit
-
-    block = math.ceil(steps / BLOCKS)
-    blocks = steps / block
-    quantile = float(ndtr(-math.sqrt(blocks / (blocks - 1)) * stdtrit(blocks - 1, 0.5 + CONFIDENCE / 2)))
-
-    random = np.random.default_rng(SEED)
-    starts = random.integers(0, steps, (RESAMPLES, math.ceil(blocks)))
+    block = block_steps(steps)
+    random = np.random.default_rng(seed)
+    starts = random.integers(0, steps, (RESAMPLES, math.ceil(steps / block)))
     last_length = steps - (starts.shape[1] - 1) * block  # so that a resample has as many steps as the window
 
-    def resampled(values: Array) -> Array:
+    def drawn(values: Array) -> Array:
         sums = np.concatenate(([0.0], np.cumsum(np.concatenate((values, values)))))
         first, last = starts[:, :-1], starts[:, -1]
         whole = (sums[first + block] - sums[first]).sum(axis=1)
         return np.asarray(whole + sums[last + last_length] - sums[last])
 
-    rates = resampled(items) / resampled(step_times_s * (window_s / step_times_s.sum()))
-    low, high = np.quantile(rates, (quantile, 1 - quantile))
-    rate = throughput(items, window_s)
-    return Interval(min(float(low), rate), max(float(high), rate), f"bootstrap over blocks of {block} steps")
+    return np.asarray(drawn(items) / drawn(step_times_s * (window_s / step_times_s.sum())))
 
 
 def repeats(rates: list[float]) -> tuple[float, float]:

@@ -36,6 +36,7 @@ class Record:
     begin: float
     end: float
     peak_bytes: float | None
+    peak_at: float | None  # where the allocator's peak was; None where only its height is known
     slack_bytes: float
     method: str
 
@@ -58,7 +59,7 @@ def _record(content: dict[str, Any]) -> Record:
     index = {name: number for number, name in enumerate(CATEGORIES)}
     begin, end = content["steps"]
     allocator = content.get("allocator") or {}
-    peak = allocator.get("peak_bytes")
+    peak, peak_at = allocator.get("peak_bytes"), allocator.get("peak_at")
     record = Record(
         size=np.array([b["bytes"] for b in buffers], dtype=np.float64),
         born=np.array([b["born"] for b in buffers], dtype=np.float64),
@@ -68,6 +69,7 @@ def _record(content: dict[str, Any]) -> Record:
         begin=float(begin),
         end=float(end),
         peak_bytes=None if peak is None else float(peak),
+        peak_at=None if peak_at is None else float(peak_at),
         slack_bytes=float(allocator.get("slack_bytes") or 0),
         method=str(content.get("method", "")),
     )
@@ -98,7 +100,7 @@ def timeline(record: Record) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """`tracked_bytes`: what the buffers sum to at their own peak, which was at `position`; by category in `live`."""
+    """`tracked_bytes`: what the buffers sum to at `position`, the peak; by category in `live`."""
 
     position: float
     live: dict[str, float]
@@ -107,7 +109,9 @@ class Breakdown:
 
 
 def breakdown(record: Record) -> Breakdown:
-    """The live set at the tracked peak, by category, and what the allocator's peak has beyond it.
+    """The live set at the allocator's peak, by category, and what that peak has beyond it.
+
+    Where the record does not say when the allocator's peak was, it is taken to be when the buffers' own was.
 
     untracked = allocator's peak - slack - tracked. Slack and untracked bytes are added to `other`, so that the
     categories sum to the allocator's peak; where the buffers sum to more than the peak, nothing is taken away from any.
@@ -115,7 +119,10 @@ def breakdown(record: Record) -> Breakdown:
     positions, live = timeline(record)
     if not live.sum():
         raise Absent("no buffer was recorded")
-    at = int(live.sum(axis=1).argmax())
+    if record.peak_at is None:
+        at = int(live.sum(axis=1).argmax())
+    else:
+        at = max(0, int(np.searchsorted(positions, record.peak_at, side="right")) - 1)
     by_category = dict(zip(CATEGORIES, (float(n) for n in live[at]), strict=True))
     tracked = float(live[at].sum())
     untracked = None

@@ -107,6 +107,22 @@ def test_slack_is_what_the_allocator_hands_out_beyond_the_request_at_the_peak():
     assert 100 + 10 + 300 + found["allocator"]["slack_bytes"] == found["allocator"]["peak_bytes"]
 
 
+def test_the_peak_is_where_the_allocators_is():
+    """Many small buffers with much slack may be more than fewer large ones that sum to more."""
+    many = [allocation(n, 1, FORWARD, in_use=256 * n, size=256) for n in (1, 2, 3)]
+    events = [*many, *(release(n, 1, FORWARD, in_use=768 - 256 * n, size=256) for n in (1, 2, 3))]
+    events.append(allocation(9, 500, FORWARD, in_use=512, size=512))
+    allocator = described(events, peak=768)["allocator"]
+    assert (allocator["peak_at"], allocator["slack_bytes"]) == (3, 3 * 255)
+
+
+def test_what_was_there_before_and_is_freed_leaves_the_slack():
+    """Say, a result of the step before that another thread still held when this one began."""
+    events = [release(7, 300, FORWARD, in_use=0, size=512), allocation(1, 1000, FORWARD, in_use=1024, size=1024)]
+    allocator = described(events, begin=512, peak=1024)["allocator"]
+    assert (allocator["peak_at"], allocator["slack_bytes"]) == (2, 24)
+
+
 def test_phases_are_cut_where_the_fewest_events_are_on_the_wrong_side():
     order = [
         FORWARD,

@@ -9,13 +9,13 @@ from tbd.measure import memory
 from tbd.measure.events import Absent, Model
 
 
-def record(tmp_path, buffers, peak=None, slack=0, steps=(1, 100)):
+def record(tmp_path, buffers, peak=None, slack=0, steps=(1, 100), **allocator):
     keys = ("bytes", "born", "died", "category", "name")
     content = {
         "schema": 1,
         "buffers": [dict(zip(keys, (*buffer, "n"), strict=True)) for buffer in buffers],
         "steps": steps,
-        "allocator": {"name": "a", "peak_bytes": peak, "slack_bytes": slack},
+        "allocator": {"name": "a", "peak_bytes": peak, "slack_bytes": slack, **allocator},
         "method": "",
     }
     path = tmp_path / "memory.json"
@@ -55,6 +55,13 @@ def test_the_live_set_is_that_of_a_slow_reckoning(tmp_path):
     found = memory.breakdown(record(tmp_path, buffers, steps=(10, 90)))
     assert found.tracked_bytes == max(totals.values())
     assert found.live == {c: live(found.position, c) for c in memory.CATEGORIES}
+
+
+def test_the_live_set_is_that_at_the_allocators_peak_where_that_is_known(tmp_path):
+    """Slack may make the allocator's peak elsewhere than the buffers': both are taken at the same moment."""
+    buffers = [(30, 2, 5, "feature_maps"), (40, 6, 9, "workspace")]
+    found = memory.breakdown(record(tmp_path, buffers, peak=100, slack=70, peak_at=4))
+    assert (found.live["feature_maps"], found.live["workspace"], found.untracked_bytes) == (30, 0, 0)
 
 
 def test_the_categories_sum_to_the_allocators_peak(tmp_path):

@@ -98,7 +98,12 @@ def description(events, persistent, begin, peak, gradient_names):
         "buffers": buffers,
         "steps": [1, len(events) + 1],
         "phases": phases(events),
-        "allocator": {"name": "TensorFlow BFC", "peak_bytes": peak, "slack_bytes": slack + slack_at[top]},
+        "allocator": {
+            "name": "TensorFlow BFC",
+            "peak_bytes": peak,
+            "peak_at": top + 1,
+            "slack_bytes": slack + slack_at[top],
+        },
         "method": METHOD,
     }
 
@@ -126,6 +131,8 @@ def followed(events, replaceable):
         elif by_size[event.requested]:
             by_size[event.requested].pop()["died"] = order
             slack -= event.size - event.requested
+        else:  # nothing of ours: it was in the bytes in use at the begin, and so in the slack
+            slack -= event.size
         slack_at.append(slack)
     return [tuple(one) for one in made], slack_at
 

@@ -88,6 +88,9 @@ class Progress:
                 parts.append(f"{left:.0f} s left")
         self.note(", ".join(parts))
 
+    def ended(self, pass_name: str) -> None:
+        """A pass is over; the next one tells its own phases."""
+
     def _label(self) -> str:
         label = PHASES.get(self._phase, self._phase)
         return f"{self._pass}: {label}" if self._pass else label

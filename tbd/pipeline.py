@@ -20,8 +20,9 @@ from tbd.launch.watch import phase_of, watch
 from tbd.measure.figures import Figures, compute
 from tbd.tracking import derived, follower, reaper
 from tbd.tracking.sampler import Sampler
-from tbd.tracking.spool import Spool
-from tbd.tracking.store import Settings
+from tbd.tracking.spool import Spool, spools
+from tbd.tracking.store import Settings, chosen_uri
+from tbd.tracking.stream import Stream
 from tbd.worker import status
 from tbd.worker.status import Ended
 
@@ -64,6 +65,7 @@ def open_spool(planned: Plan, overrides: str, parent: Spool | None) -> Spool:
         experiment=tracking["experiment"],
         tags={"tbd.overrides": overrides, **planned.tags},
         parent=parent,
+        tracking={**tracking, "uri": chosen_uri(tracking["uri"])},
     )
     spool.write_config(OmegaConf.to_yaml(OmegaConf.create(planned.config)))
     spool.write_request(planned.request(spool.id, spool.path))
@@ -71,8 +73,7 @@ def open_spool(planned: Plan, overrides: str, parent: Spool | None) -> Spool:
 
 
 def settings(planned: Plan) -> Settings:
-    tracking = planned.config["tracking"]
-    return Settings(uri=tracking["uri"], offline=tracking["mode"] == "offline")
+    return Settings.of(planned.config["tracking"])
 
 
 def expected_steps(planned: Plan) -> dict[str, int]:
@@ -125,11 +126,12 @@ def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
     hardware = c["hardware"]
     gpus = visible_gpus(hardware["devices"]) if hardware["device"] == "gpu" else None
     process = project.start(environment, found, request, hardware["threads"], spool.path / "worker.log", gpus)
+    passes = repeated(measure["passes"], measure["repeats"])
+    stream = Stream(progress, spool, settings(planned), spool.path / GO, passes)
     try:
-        with Sampler(spool, process.pid, gpus=gpus is not None, visible_gpus=gpus):
-            passes = len(repeated(measure["passes"], measure["repeats"]))
+        with contextlib.closing(stream), Sampler(spool, process.pid, gpus=gpus is not None, visible_gpus=gpus):
             events = spool.path / "events.jsonl"
-            name, cause = watch(process, events, spool.path / GO, passes, measure["timeout_s"], progress)
+            name, cause = watch(process, events, spool.path / GO, len(passes), measure["timeout_s"], stream)
     except BaseException:  # Ctrl-C before the watch has begun: the worker is there already
         process.terminate()
         raise
@@ -162,12 +164,28 @@ def record(spool: Spool, where: Settings) -> tuple[Figures, list[str]]:
     outcome = follower.follow(spool, where, figures)
     if outcome.state == "synced":
         notes.append(f"MLflow   experiment {spool.run['experiment']}, run {outcome.run_id}")
-        notes.append("open it  make ui, or: mlflow ui --backend-store-uri " + str(outcome.tracking_uri))
+        at = str(outcome.tracking_uri)
+        notes.append(
+            f"open it  {at}" if at.startswith("http") else f"open it  make ui, or: mlflow ui --backend-store-uri {at}"
+        )
+        notes += catch_up(spool, where)
     elif outcome.state == "offline":
         notes.append("MLflow   not now (tracking=offline): python -m tbd.sync brings it up later")
     else:
         notes.append(f"MLflow   not recorded yet: {outcome.reason}. python -m tbd.sync brings it up later")
     return figures, notes
+
+
+def catch_up(spool: Spool, where: Settings) -> list[str]:
+    """Bring up earlier runs that wait for the same store, now that it answers; gives what to tell of it."""
+    from tbd.sync import CATCH_UP_S, meant_for, send
+
+    waiting = meant_for(chosen_uri(where.uri), [other for other in spools(spool.path.parent) if other.id != spool.id])
+    done = send(waiting, lambda _: where, limit_s=CATCH_UP_S, turn_s=0.0)
+    notes = [f"MLflow   earlier runs that waited and are there now: {done.sent}"] if done.sent else []
+    if done.pending:
+        notes.append(f"MLflow   earlier runs that still wait: {done.pending}. python -m tbd.sync brings them up")
+    return notes
 
 
 def keep_going(write: Callable[[], Any]) -> None:

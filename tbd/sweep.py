@@ -6,7 +6,7 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from tbd.worker import status
 
@@ -25,16 +25,18 @@ def begin(config: DictConfig) -> None:
     """Open the sweep's spool, with its parent run in MLflow, for the jobs to find."""
     from tbd.tracking import follower
     from tbd.tracking.spool import Spool
-    from tbd.tracking.store import Settings
+    from tbd.tracking.store import Settings, chosen_uri
 
+    tracking: dict[str, Any] = OmegaConf.to_container(config.tracking, resolve=True)  # type: ignore[assignment]
     spool = Spool.create(
         Path(config.tracking.runs),
         "sweep",
         experiment=config.tracking.experiment,
         tags={"tbd.overrides": " ".join(config.hydra.overrides.task)},
         kind="sweep",
+        tracking={**tracking, "uri": chosen_uri(tracking["uri"])},
     )
-    where = Settings(uri=config.tracking.uri, offline=config.tracking.mode == "offline")
+    where = Settings.of(tracking)
     follower.open_run(spool, where)
     os.environ[SWEEP_VARIABLE] = str(spool.path)
     _open.append((spool, where))

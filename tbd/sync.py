@@ -2,8 +2,10 @@
 
 import argparse
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from tbd.tracking.spool import Spool
@@ -12,6 +14,15 @@ if TYPE_CHECKING:
 EXIT_OK = 0
 EXIT_PENDING = 1  # something could not be sent
 EXIT_USAGE = 2
+CATCH_UP_S = 60.0  # how long a run whose own record is made goes on with what earlier ones left
+
+
+class Sent(NamedTuple):
+    """How many runs were sent, could not be sent, had nothing to send."""
+
+    sent: int
+    pending: int
+    idle: int
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -19,7 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tbd.sync",
         description="Bring runs into MLflow that are not there yet: offline ones, and those whose server was away. The "
-        "store is the one of MLFLOW_TRACKING_URI, else where the run already is, else sqlite:///mlflow.db here.",
+        "store is the one of MLFLOW_TRACKING_URI, else where the run already is or was to go, else "
+        "sqlite:///mlflow.db here.",
         epilog="Exit code: 0 all is there, 1 something is still to be sent, 2 a folder is no run's.",
     )
     parser.add_argument("spools", nargs="*", type=Path, metavar="SPOOL", help="folders of runs; default: all that wait")
@@ -40,53 +52,87 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"tbd.sync: there is no folder {options.runs}: name the runs' one by --runs", file=sys.stderr)
         return EXIT_USAGE
 
-    settings = Settings()
     if options.status:
-        states = [status(spool, settings) for spool in chosen]
+        states = [status(spool, Settings.of_spool(spool)) for spool in chosen]
         for spool, state in zip(chosen, states, strict=True):
             print(f"{spool.path.name}: {state}")
         return EXIT_PENDING if any(state.startswith("to be sent") for state in states) else EXIT_OK
 
     for spool in chosen:
         end_if_dead(spool)
-    return send(chosen, settings)
+    done = send(chosen, Settings.of_spool, told=print, failed=lambda text: print(text, file=sys.stderr))
+    print(f"{done.sent} sent, {done.pending} still to be sent, {done.idle} had nothing to send")
+    return EXIT_PENDING if done.pending else EXIT_OK
 
 
 def status(spool: "Spool", settings: "Settings") -> str:
     """One line on where a run stands."""
+    from tbd.tracking.artifacts import unsent_bytes
     from tbd.tracking.follower import waits
     from tbd.tracking.reaper import cause_of_death
 
+    dead = ""
     if spool.ended() is None:
         cause = cause_of_death(spool)
-        return "running" if cause is None else f"to be sent; without an end: {cause}"
-    return "to be sent" if waits(spool, settings) else "in MLflow"
+        if cause is None:
+            return "running"
+        dead = f"; without an end: {cause}"
+    elif not waits(spool, settings):
+        return "in MLflow"
+    store = store_name(spool, settings)
+    return f"to be sent: {unsent_bytes(spool, store) / 1e6:,.1f} MB of files to {store}{dead}"
 
 
-def send(chosen: "list[Spool]", settings: "Settings") -> int:
-    """Bring up to date what waits, saying so; gives the exit code. A store that is away is asked once."""
-    from tbd.tracking.follower import follow, waits
-
-    sent = pending = 0
-    away: dict[str, str] = {}
+def meant_for(uri: str | None, chosen: "list[Spool]") -> "list[Spool]":
+    """Those of the runs whose record was to go to this store when they began (None: to MLflow's default)."""
+    found = []
     for spool in chosen:
+        tracking = spool.run.get("tracking") or {}
+        if tracking.get("mode", "offline") != "offline" and tracking.get("uri") == uri:
+            found.append(spool)
+    return found
+
+
+def send(
+    chosen: "list[Spool]",
+    settings_of: "Callable[[Spool], Settings]",
+    *,
+    told: Callable[[str], None] = lambda text: None,
+    failed: Callable[[str], None] = lambda text: None,
+    limit_s: float = float("inf"),
+    turn_s: float | None = None,
+) -> Sent:
+    """Bring up to date what waits, saying so. A store that is away is asked once.
+
+    No run is begun with after `limit_s` seconds. `turn_s`: how long to wait for another process that sends the same
+    run; None: as long as it may take.
+    """
+    from tbd.tracking.follower import follow, waits
+    from tbd.tracking.store import LOCK_TIMEOUT_S
+
+    until = time.monotonic() + limit_s
+    sent = pending = 0
+    away: set[str] = set()
+    for spool in chosen:
+        settings = settings_of(spool)
         if spool.ended() is None or not waits(spool, settings):
             continue
         store = store_name(spool, settings)
-        if store in away:
+        if store in away or time.monotonic() >= until:
             pending += 1
             continue
-        outcome = follow(spool, settings)
-        if outcome.state == "pending":
+        outcome = follow(spool, settings, turn_s=LOCK_TIMEOUT_S if turn_s is None else turn_s)
+        if outcome.state == "busy":
+            told(f"{spool.path.name}: another process is sending it")
+        elif outcome.state == "pending":
             pending += 1
-            print(f"{spool.path.name}: not sent: {outcome.reason}", file=sys.stderr)
+            failed(f"{spool.path.name}: not sent: {outcome.reason}")
             if not outcome.reached:
-                away[store] = outcome.reason
+                away.add(store)
         else:
             sent += 1
-            print(f"{spool.path.name}: in MLflow as run {outcome.run_id} of {outcome.tracking_uri}")
-    print(f"{sent} sent, {pending} still to be sent, {len(chosen) - sent - pending} had nothing to send")
-    return EXIT_PENDING if pending else EXIT_OK
+            told(f"{spool.path.name}: in MLflow as run {outcome.run_id} of {outcome.tracking_uri}")
+    return Sent(sent, pending, len(chosen) - sent - pending)
 
 
 def store_name(spool: "Spool", settings: "Settings") -> str:

@@ -14,6 +14,8 @@ from tbd.config.schema import Config, Framework, Hardware, Measure, Tracking
 from tbd.frameworks.base import PRECISIONS
 from tbd.launch import managers, project
 from tbd.launch.environments import home
+from tbd.tracking import access
+from tbd.tracking.redaction import without_credentials
 from tbd.worker.passes import PASSES
 
 # what MLflow's tracking stores begin with (mlflow/tracking/_tracking_service/utils.py); file: it refuses by now
@@ -143,7 +145,7 @@ def check_choices(values: dict[str, Any]) -> None:
         ("precision", values["precision"], PRECISIONS),
         *(("compile", name, cells.compilers()) for name in [values["compile"]] if name and not framework["project"]),
         ("framework.env_manager", framework["env_manager"], (*managers.NAMES, *managers.SYNONYMS)),
-        ("tracking.mode", values["tracking"]["mode"], ("mlflow", "offline")),
+        ("tracking.mode", values["tracking"]["mode"], ("mlflow", "server", "offline")),
         *(("measure.passes", name, PASSES) for name in values["measure"]["passes"]),
     ]:
         if value not in choices:
@@ -187,6 +189,33 @@ def check_tracking(tracking: dict[str, Any]) -> None:
     uri = tracking["uri"]
     if uri is not None and not uri.startswith(STORES):
         raise BadConfig(f"tracking.uri={uri} is no store that MLflow knows: it begins with {', '.join(STORES)}")
+    if uri is not None and access.holds_password(uri):  # the run's folder keeps what it was asked with
+        raise BadConfig(
+            f"tracking.uri={without_credentials(uri)} was given with a password, which the run's folder would keep: "
+            "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or tracking.credentials=FILE, or, for a database, "
+            "MLFLOW_TRACKING_URI"
+        )
+    served = (uri or os.environ.get("MLFLOW_TRACKING_URI", "")).startswith("http")
+    if tracking["mode"] == "server" and not served:
+        raise BadConfig(
+            "tracking=server needs the server: tracking.uri=https://HOST, or MLFLOW_TRACKING_URI. Without one: "
+            "tracking=local"
+        )
+    if tracking["s3_bucket"] is None:
+        for key in ("s3_endpoint", "s3_region", "s3_profile"):
+            if tracking[key]:
+                raise BadConfig(
+                    f"tracking.{key}={tracking[key]} goes with tracking.s3_bucket=BUCKET, which isn't given"
+                )
+    elif "://" in tracking["s3_bucket"]:
+        raise BadConfig(f"tracking.s3_bucket={tracking['s3_bucket']} is a URI: give the bucket alone, or bucket/prefix")
+    if tracking["credentials"] or (served and tracking["mode"] != "offline"):
+        try:
+            access.variables(tracking["credentials"])
+        except access.BadCredentials as error:
+            raise BadConfig(f"tracking.credentials: {error}") from None
+    if tracking["credentials"]:
+        tracking["credentials"] = absolute(tracking["credentials"])
 
 
 def resolve_model(values: dict[str, Any]) -> None:

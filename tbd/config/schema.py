@@ -38,10 +38,15 @@ class Measure:
 
 @dataclass
 class Tracking:
-    mode: str = MISSING  # mlflow | offline
+    mode: str = MISSING  # mlflow | server | offline
     uri: str | None = None
     experiment: str = MISSING
     runs: str = "runs"
+    credentials: str | None = None
+    s3_bucket: str | None = None
+    s3_endpoint: str | None = None
+    s3_region: str | None = None
+    s3_profile: str | None = None
 
 
 @dataclass

@@ -32,6 +32,9 @@ THREAD_VARIABLES = (
     "NUMEXPR_MAX_THREADS",
 )
 
+# The keys to the record: they are the controller's alone, and nothing for what installs packages.
+RECORD = re.compile(r"MLFLOW_|AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN)$")
+
 # What would make a child's Python look into the controller's environment, or pip install elsewhere than told.
 MISLEADING = (
     "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONSTARTUP", "PYTHONEXECUTABLE", "VIRTUAL_ENV", "CONDA_PREFIX",
@@ -73,8 +76,8 @@ def gpu_variables(visible: str) -> dict[str, str]:
 
 def build_variables(source: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables under which an environment is built: the user's own, for the sake of proxies, certificates and
-    package indexes, less what would make Python or pip look elsewhere."""
-    variables = {name: value for name, value in source.items() if name not in MISLEADING}
+    package indexes, less what would make Python or pip look elsewhere, and the keys to the record."""
+    variables = {name: value for name, value in source.items() if name not in MISLEADING and not RECORD.match(name)}
     variables.update(PYTHONNOUSERSITE="1", PIP_NO_INPUT="1", PIP_PROGRESS_BAR="off", PIP_DISABLE_PIP_VERSION_CHECK="1")
     return variables
 

@@ -9,14 +9,16 @@ from tbd.launch.process import Process
 from tbd.measure.jsonl import objects
 from tbd.worker import status
 
+BEYOND_GO = ("timed", "peak", "finish")  # the phases in which no worker waits for the file `go` any more
 LOOK_EVERY_S = 0.25  # a look costs about 0.1 ms; four a second make a progress line live
 
 
 class Listener(Protocol):
-    """What the terminal shows of a run: tbd/display.py."""
+    """Who is told of what a worker does: tbd/tracking/stream.py, and through it the terminal (tbd/display.py)."""
 
     def phase(self, name: str, pass_name: str = "") -> None: ...
     def steps(self, ends: list[float], items: dict[str, list[float]]) -> None: ...
+    def ended(self, pass_name: str) -> None: ...
 
 
 class NewLines:
@@ -63,9 +65,10 @@ def watch(
                     listener.steps(event["end"], event["items"])
                 elif event.get("event") == "end":
                     ends.append((str(event.get("status")), str(event.get("cause", ""))))
+                    listener.ended(str(event.get("pass", "")))
             if over:
                 break
-            if not go.exists():
+            if phase not in BEYOND_GO and not go.exists():
                 heard = time.monotonic()
             if time.monotonic() - heard > timeout_s:
                 process.terminate()

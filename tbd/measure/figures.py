@@ -74,6 +74,18 @@ def compute(spool: Path) -> Figures:
     return figures
 
 
+def series_so_far(spool: Path) -> dict[str, list[Point]]:
+    """Of a run that goes on, the beginnings of those series that have begun so at its end too: the samples, and the
+    losses of a first timing pass that is over."""
+    run = Run(spool)
+    figures = Figures()
+    with contextlib.suppress(Absent):
+        if run.timing_logs[0].last(events.End):
+            _losses(figures, run)
+    _samples(figures, run)
+    return figures.series
+
+
 def _other_units(figures: Figures, run: Run) -> None:
     """The rates of what the model counts beside its own unit, and notes on the throughput."""
     units = run.units

@@ -15,9 +15,17 @@ STATUS = "interrupted"
 
 
 def reap(root: Path, settings: Settings) -> list[tuple[Spool, Outcome]]:
-    """End every dead run under `root` and bring MLflow up to date with it. Gives what was reaped."""
+    """End every dead run under `root` and bring MLflow up to date with it. Gives what was reaped.
+
+    A store that is away is asked once: what is to be sent waits in the spools.
+    """
     reaped = [spool for spool in spools(root) if end_if_dead(spool)]
-    return [(spool, follow(spool, settings)) for spool in reaped]
+    outcomes: list[tuple[Spool, Outcome]] = []
+    for spool in reaped:
+        away = next((outcome for _, outcome in outcomes if not outcome.reached), None)
+        offline = (spool.run.get("tracking") or {}).get("mode") == "offline"
+        outcomes.append((spool, Outcome("offline") if offline else away or follow(spool, settings)))
+    return outcomes
 
 
 def end_if_dead(spool: Spool) -> bool:

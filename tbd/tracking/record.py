@@ -17,7 +17,7 @@ MAX_KEY = 250
 MAX_PARAM = 6000
 MAX_TAG = 5000
 MAX_DIGEST = 36
-MAX_POINTS = 1000  # of one sampled series; MLflow's UI draws fewer, and the spool's own file goes up whole
+POINTS_A_STAGE = 500  # of one series; MLflow's UI draws fewer, and the spool's own file goes up whole
 
 Event = Mapping[str, Any]
 
@@ -109,19 +109,26 @@ def scalars(metrics: Mapping[str, float], wall_time: float) -> dict[str, list[Po
     return {legal(name): [Point(0, wall_time, value)] for name, value in metrics.items()}
 
 
-def series(all_series: Mapping[str, Sequence[Point]]) -> dict[str, list[Point]]:
-    """Series under MLflow's names, each thinned to at most MAX_POINTS means of equally many values.
+def series(all_series: Mapping[str, Sequence[Point]], goes_on: bool = False) -> dict[str, list[Point]]:
+    """Series under MLflow's names, thinned: POINTS_A_STAGE values as they are, then as many means of 2, of 4, of 8, ...
 
-    A mean stands at the last step and time of what it is the mean of.
+    A mean stands at the last step and time of what it is the mean of. What a series begins with stays the same however
+    it goes on, so a run that is followed while it trains gets the points that it has at its end, and no others.
+    `goes_on`: more values are to come, so a last mean of too few is left out.
     """
     thinned: dict[str, list[Point]] = {}
     for name, values in all_series.items():
-        size = math.ceil(len(values) / MAX_POINTS)
         points = thinned.setdefault(legal(name), [])
-        for begin in range(0, len(values), size):
+        begin, size = 0, 1
+        while begin < len(values):
             group = values[begin : begin + size]
+            if goes_on and len(group) < size:
+                break
             mean = math.fsum(point.value for point in group) / len(group) if len(group) > 1 else group[0].value
             points.append(group[-1]._replace(value=mean))
+            begin += size
+            if len(points) % POINTS_A_STAGE == 0:
+                size *= 2
     return thinned
 
 

@@ -1,10 +1,12 @@
 """Which version of this code runs."""
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import tbd
+from tbd.tracking.redaction import is_credential
 
 
 def git_source() -> dict[str, Any]:
@@ -22,6 +24,7 @@ def _git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
         ["git", *arguments],
         cwd=folder,
+        env={name: value for name, value in os.environ.items() if not is_credential(name)},
         check=True,
         stdin=subprocess.DEVNULL,
         capture_output=True,

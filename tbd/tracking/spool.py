@@ -56,11 +56,13 @@ class Spool:
         parent: "Spool | None" = None,
         parent_spool_id: str | None = None,
         parent_run_id: str | None = None,
+        tracking: Mapping[str, Any] | None = None,
     ) -> Self:
         """A new spool in a folder of its own under `root`, with run.json and the controller's header written.
 
         `tags` go to MLflow as they are. A run within a sweep names its `parent`, or, where that is another process's,
-        the parent's spool id and MLflow run id as far as they are known. A run that stands alone takes over the MLflow
+        the parent's spool id and MLflow run id as far as they are known. `tracking`: where its record is to go, the
+        configuration's section, for whoever brings it up later. A run that stands alone takes over the MLflow
         run that `mlflow run` made for it (MLFLOW_RUN_ID). Raises OSError where `root` can't be written.
         """
         if parent is not None:
@@ -86,6 +88,7 @@ class Spool:
             "tbd": tbd.__version__,
             "parent_spool_id": parent_spool_id,
             "parent_run_id": parent_run_id,
+            "tracking": dict(tracking or {}),
             "resume_run_id": None if inside else os.environ.get("MLFLOW_RUN_ID"),
         }
         (path / ".reserve").write_bytes(bytes(RESERVE_BYTES))
@@ -160,6 +163,11 @@ class Spool:
     def ended(self) -> dict[str, Any] | None:
         """The controller's `end` event; None while the run is on, or where its controller was killed."""
         return last_end(self.path / "controller.jsonl")
+
+    @property
+    def pruned(self) -> bool:
+        """Whether `python -m tbd.prune` took something out of it: its figures stand, and can't be computed again."""
+        return (self.path / "pruned.json").exists()
 
     def mlflow(self) -> dict[str, Any]:
         """Where in MLflow this run is: {"tracking_uri", "experiment_id", "run_id"}; {} where it is nowhere yet."""

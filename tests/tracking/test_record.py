@@ -58,11 +58,24 @@ def test_short_series_go_as_they_are() -> None:
     assert record.series({"loss": points}) == {"loss": points}
 
 
+def numbers(count: int) -> list[Point]:
+    return [Point(n, float(n), float(n)) for n in range(count)]
+
+
 def test_long_series_are_thinned_to_means_up_to_the_last_point() -> None:
-    points = record.series({"x": [Point(n, float(n), float(n)) for n in range(2500)]})["x"]
-    assert len(points) <= record.MAX_POINTS
-    assert points[0] == Point(2, 2.0, 1.0)
-    assert (points[-1].step, points[-1].value) == (2499, 2499.0)
+    points = record.series({"x": numbers(2501)})["x"]
+    assert points[:500] == numbers(500)
+    assert points[500] == Point(501, 501.0, 500.5) and points[1000] == Point(1503, 1503.0, 1501.5)
+    assert len(points) == 500 + 500 + 251
+    assert points[-1] == Point(2500, 2500.0, 2500.0)
+    assert len(record.series({"x": numbers(100_000)})["x"]) < 4100
+
+
+def test_a_series_that_goes_on_keeps_the_points_that_it_has() -> None:
+    whole = record.series({"x": numbers(5000)})["x"]
+    for count in (3, 500, 501, 502, 1499, 1503, 4999):
+        so_far = record.series({"x": numbers(count)}, goes_on=True)["x"]
+        assert so_far == whole[: len(so_far)] and whole[len(so_far)].step >= count
 
 
 def test_what_mlflow_cannot_hold_is_counted() -> None:

@@ -2,9 +2,11 @@
 
     ratio = our items/s / the peer's items/s: above 1, ours is faster
 
-Of each model and framework whole processes of both sides train in alternation, ours first in every second pair. The
-ratio is the median over the pairs; the true median lies between the lowest and the highest of n pairs with a
-probability of 1 - 2^(1 - n), 97 % for 6. On a busy machine look at the ratio of CPU seconds, beside it on a CPU.
+Both sides are started together, a process each, and train in turns, a block of a few seconds at a time, ours first in
+every second pair: what else happens on the machine falls on both alike. One program started twice differs by up to 5 %
+in its speed, for its whole life, by where its memory happens to lie: so all is done in several launches. The ratio is
+the median over all pairs of blocks; low and high are the lowest and highest median of a launch. On a busy machine look
+at the ratio of CPU seconds, beside it on a CPU.
 
     python benchmarks/models.py [--models resnet50 seq2seq] [--frameworks pytorch] [--device gpu] [--precision bf16]
 
@@ -19,6 +21,8 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -28,6 +32,9 @@ from tbd import frameworks, models
 HERE = Path(__file__).parent
 SIDE = HERE / "side.py"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+SIDES = ("ours", "peer")
+TRIAL_ROUNDS = 2  # that a way of compiling is judged by
+SETTLE_S = 0.3  # OpenMP's threads spin for up to 0.2 s after their work (KMP_BLOCKTIME's default)
 HEADER = ("model", "framework", "precision", "batch", "unit", "ours/s", "peer/s", "ratio", "low", "high", "CPU", "peer")
 
 
@@ -44,9 +51,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--compile", default="best", help="best, or one of the framework's own: docs/precision.md")
     parser.add_argument("--batch-size", type=int, help="the model's default for the device where it isn't given")
     parser.add_argument("--option", nargs="*", default=[], metavar="NAME=VALUE", help="of the models: image_size=64")
-    parser.add_argument("--warmup", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--launches", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=8, help="of blocks in a launch")
+    parser.add_argument("--block-s", type=float, default=3.0)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--python", nargs="*", default=[], metavar="FRAMEWORK=INTERPRETER")
     parser.add_argument("--output", type=Path, metavar="FOLDER")
@@ -80,55 +87,101 @@ def default_batch_size(model: str, device: str) -> int:
         return int(yaml.safe_load(file)["default_batch_size"][device])
 
 
-def run(python: str, job: dict) -> dict:
-    """The result of one side's process."""
-    variables = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **dict.fromkeys(THREADS, str(job["threads"])))
-    command = [python, str(SIDE), json.dumps(job)]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Failed(f"{job['side']}, compile={job['compile']}: {(done.stderr.strip() or '?').splitlines()[-1]}")
-    return json.loads(done.stdout.splitlines()[-1])
+class Side:
+    """side.py at work on a job. Raises Failed where it ends before it was told to."""
+
+    def __init__(self, python: str, job: dict) -> None:
+        variables = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **dict.fromkeys(THREADS, str(job["threads"])))
+        self.job, self.said = job, tempfile.TemporaryFile("w+")  # noqa: SIM115, it lives as long as the process
+        self.process = subprocess.Popen(
+            [python, str(SIDE), json.dumps(job)], env=variables, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said,
+        )  # fmt: skip
+
+    def answer(self) -> dict:
+        """The next that it prints."""
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        self.said.seek(0)
+        last = (self.said.read().strip().splitlines() or ["?"])[-1]
+        raise Failed(f"{self.job['side']}, compile={self.job['compile']}: {last}")
+
+    def block(self, rounds: int) -> dict:
+        print(rounds, file=self.process.stdin, flush=True)
+        return self.answer()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
 
 
 def fastest(python: str, job: dict, ways: tuple[str, ...]) -> str:
     """The way of compiling in which a side takes the least time; ways in which it can't run are left out."""
     seconds, causes = {}, []
     for way in ways if len(ways) > 1 else ():
+        side = Side(python, dict(job, compile=way))
         try:
-            seconds[way] = run(python, dict(job, compile=way))["seconds"]
+            side.answer()
+            seconds[way] = side.block(TRIAL_ROUNDS)["seconds"]
         except Failed as failed:
             causes.append(str(failed))
+        finally:
+            side.end()
     if not seconds and causes:
         raise Failed("; ".join(causes))
     return min(seconds, key=seconds.__getitem__) if seconds else ways[0]
 
 
-def compare(python: str, job: dict, ways: tuple[str, ...], pairs: int) -> dict:
+def compare(python: str, job: dict, ways: tuple[str, ...], arguments: argparse.Namespace) -> dict:
     """The medians of both sides and of their ratio."""
-    chosen = {side: fastest(python, dict(job, side=side), ways) for side in ("ours", "peer")}
-    found: dict[str, list[dict]] = {"ours": [], "peer": []}
-    for number in range(pairs):
-        for side in ("ours", "peer") if number % 2 else ("peer", "ours"):
-            found[side].append(run(python, dict(job, side=side, compile=chosen[side])))
-        print(f"  pair {number + 1}: {ratios(found, 'seconds')[-1]:.3f}", file=sys.stderr, flush=True)
-    ratio, cpu = ratios(found, "seconds"), ratios(found, "cpu_s")
-    rates = {s: statistics.median(one["items"] / one["seconds"] for one in found[s]) for s in found}
+    chosen = {side: fastest(python, dict(job, side=side), ways) for side in SIDES}
+    launches = []
+    for number in range(arguments.launches):
+        launches.append(launch(python, [dict(job, side=s, compile=chosen[s]) for s in SIDES], arguments))
+        print(f"  launch {number + 1}: {median_ratio(launches[-1:]):.3f}", file=sys.stderr, flush=True)
+    each = [median_ratio([one]) for one in launches]
     return {
-        "unit": found["ours"][0]["unit"],
+        "unit": launches[0]["unit"],
         "compile": chosen,
-        "ours_per_s": rates["ours"],
-        "peer_per_s": rates["peer"],
-        "ratio": statistics.median(ratio),
-        "low": min(ratio),
-        "high": max(ratio),
-        "cpu_ratio": statistics.median(cpu),
-        "runs": found,
+        "ours_per_s": rate(launches, "ours"),
+        "peer_per_s": rate(launches, "peer"),
+        "ratio": median_ratio(launches),
+        "low": min(each),
+        "high": max(each),
+        "cpu_ratio": median_ratio(launches, "cpu_s"),
+        "launches": launches,
     }
 
 
-def ratios(found: dict[str, list[dict]], what: str) -> list[float]:
-    """The peer's time / our time, of each pair: the batches are the same."""
-    return [theirs[what] / mine[what] for mine, theirs in zip(found["ours"], found["peer"], strict=True)]
+def launch(python: str, jobs: list[dict], arguments: argparse.Namespace) -> dict:
+    """Both sides at once, in turns: {"unit", "items" of a block, "ours" and "peer": what each block took}."""
+    sides = {job["side"]: Side(python, job) for job in jobs}
+    try:
+        described = [side.answer() for side in sides.values()]
+        for side in sides.values():
+            first = side.block(1)  # its threads slept since its warm-up
+        rounds = max(1, round(arguments.block_s / first["seconds"]))
+        found: dict[str, list[dict]] = {name: [] for name in SIDES}
+        for number in range(arguments.pairs):
+            for name in SIDES if number % 2 else reversed(SIDES):
+                found[name].append(sides[name].block(rounds))
+                time.sleep(SETTLE_S)
+    finally:
+        for side in sides.values():
+            side.end()
+    return {"unit": described[0]["unit"], "items": described[0]["items"] * rounds, **found}
+
+
+def median_ratio(launches: list[dict], what: str = "seconds") -> float:
+    """The peer's time / our time, of each pair of blocks: the batches are the same."""
+    pairs = [pair for one in launches for pair in zip(one["ours"], one["peer"], strict=True)]
+    return statistics.median(peer[what] / ours[what] for ours, peer in pairs)
+
+
+def rate(launches: list[dict], side: str) -> float:
+    """Items a second, the median over the blocks."""
+    return statistics.median(one["items"] / block["seconds"] for one in launches for block in one[side])
 
 
 def row(model: str, framework: str, arguments: argparse.Namespace) -> dict:
@@ -142,10 +195,10 @@ def row(model: str, framework: str, arguments: argparse.Namespace) -> dict:
     job = {
         **begun,
         "options": {name: valued(text) for name, text in pairs_of(arguments.option).items()},
-        **{key: getattr(arguments, key) for key in ("threads", "warmup", "steps")},
+        "threads": arguments.threads,
     }
     try:
-        found = compare(interpreter(framework, pairs_of(arguments.python)), job, ways, arguments.pairs)
+        found = compare(interpreter(framework, pairs_of(arguments.python)), job, ways, arguments)
     except Failed as failed:
         return dict(begun, failed=str(failed))
     return dict(begun, **found, source=source_of(framework, model))

@@ -1,8 +1,9 @@
-"""One side of a comparison, in a process of its own: python side.py JOB prints {"seconds": ..., "cpu_s": ..., ...}.
+"""One side of a comparison, in a process of its own: python side.py JOB.
 
 JOB is JSON: side ("ours" or "peer"), model, options (of the specification), framework, batch_size, device, threads,
-precision, compile, warmup and steps. Both sides get the same batches, numpy arrays on the host as a data source gives
-them. The clock is around `steps` steps after `warmup`, from when all before is done to when all is done.
+precision and compile. Both sides get the same batches, numpy arrays on the host as a data source gives them. Once warm
+it prints {"unit": ..., "items": of a round of all batches}. To each number of rounds that it then reads, a line, it
+trains so many and prints {"seconds": ..., "cpu_s": ...}, from when all before was done to when all is done.
 """
 
 import importlib
@@ -19,6 +20,7 @@ from tbd import frameworks, models
 from tbd.worker.passes import cpu_seconds
 
 BATCHES = 4  # that are trained on in turn: few, to need little memory
+WARM_ROUNDS = 2  # the first compiles, the second still fills caches
 SEED = 1
 
 
@@ -49,27 +51,20 @@ def main():
     specification = models.create(job["model"], job["options"])
     random = numpy.random.RandomState(SEED)
     batches = [specification.synthetic_batch(job["batch_size"], random) for _ in range(BATCHES)]
-    began = time.monotonic()
     step, sync = {"ours": ours, "peer": peer}[job["side"]](job, specification)
 
-    def train(count):
-        for number in range(count):
-            step(batches[number % BATCHES])
+    def train(rounds):
+        for batch in batches * rounds:
+            step(batch)
         sync()
 
-    train(job["warmup"])
-    cpu, begin = cpu_seconds(), time.monotonic()
-    train(job["steps"])
-    seconds = time.monotonic() - begin
-    timed = [specification.items(batches[number % BATCHES])[specification.unit] for number in range(job["steps"])]
-    found = {
-        "seconds": seconds,
-        "cpu_s": cpu_seconds() - cpu,
-        "items": sum(timed),
-        "unit": specification.unit,
-        "startup_s": begin - began,
-    }
-    print(json.dumps(found))
+    train(WARM_ROUNDS)
+    items = sum(specification.items(batch)[specification.unit] for batch in batches)
+    print(json.dumps({"unit": specification.unit, "items": items}), flush=True)
+    for line in sys.stdin:
+        cpu, begin = cpu_seconds(), time.monotonic()
+        train(int(line))
+        print(json.dumps({"seconds": time.monotonic() - begin, "cpu_s": cpu_seconds() - cpu}), flush=True)
 
 
 if __name__ == "__main__":

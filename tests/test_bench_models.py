@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import pathlib
+import sys
 
 import pytest
 
@@ -21,42 +22,74 @@ def bench():
     return module
 
 
-def taking(seconds):
-    """A stand-in for a side's process: seconds[side][compile] for 100 items, and twice as much CPU time."""
+def taking(bench, seconds):
+    """A stand-in for Side: seconds[side][compile] a round of 100 items, and twice as much CPU time."""
 
-    def run(python, job):
-        taken = seconds[job["side"]][job["compile"]]
-        if isinstance(taken, Exception):
-            raise taken
-        return {"seconds": taken, "cpu_s": 2 * taken, "items": 100, "unit": "images", "startup_s": 0.0}
+    class Known:
+        def __init__(self, python, job):
+            self.taken = seconds[job["side"]][job["compile"]]
 
-    return run
+        def answer(self):
+            if isinstance(self.taken, Exception):
+                raise self.taken
+            return {"unit": "images", "items": 100}
+
+        def block(self, rounds):
+            return {"seconds": rounds * self.taken, "cpu_s": rounds * 2 * self.taken}
+
+        def end(self):
+            pass
+
+    return Known
 
 
-def test_the_ratio_is_of_items_per_second_and_each_side_takes_its_fastest_way(bench, monkeypatch):
-    monkeypatch.setattr(
-        bench, "run", taking({"ours": {"eager": 4, "inductor": 2}, "peer": {"eager": 3, "inductor": 5}})
-    )
-    found = bench.compare("python", {}, ("eager", "inductor"), 3)
+@pytest.fixture
+def arguments(bench, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["models.py", "--python", "jax=python", "--batch-size", "8", "--pairs", "2"])
+    monkeypatch.setattr(bench, "SETTLE_S", 0)
+    return bench.parsed()
+
+
+def test_the_ratio_is_of_items_per_second_and_each_side_takes_its_fastest_way(bench, arguments, monkeypatch):
+    seconds = {"ours": {"eager": 4, "inductor": 2}, "peer": {"eager": 3, "inductor": 5}}
+    monkeypatch.setattr(bench, "Side", taking(bench, seconds))
+    found = bench.compare("python", {}, ("eager", "inductor"), arguments)
     assert found["compile"] == {"ours": "inductor", "peer": "eager"}
     assert (found["ours_per_s"], found["peer_per_s"]) == (50, pytest.approx(100 / 3))
     assert found["ratio"] == found["low"] == found["high"] == found["cpu_ratio"] == 1.5
-    assert len(found["runs"]["ours"]) == len(found["runs"]["peer"]) == 3
+    assert [len(one["ours"]) for one in found["launches"]] == [2, 2, 2]
 
 
-def test_a_way_that_a_side_cannot_run_is_left_out(bench, monkeypatch):
+def test_the_ratio_is_the_median_of_all_pairs_and_its_bounds_those_of_the_launches(bench):
+    def launched(*ratios):
+        return {"ours": [{"seconds": 1.0}] * len(ratios), "peer": [{"seconds": ratio} for ratio in ratios]}
+
+    launches = [launched(1.0, 1.1, 1.2), launched(1.3, 1.4, 1.5)]
+    assert bench.median_ratio(launches) == pytest.approx(1.25)
+    assert [bench.median_ratio([one]) for one in launches] == [1.1, 1.4]
+
+
+def test_a_way_that_a_side_cannot_run_is_left_out(bench, arguments, monkeypatch):
     broken = bench.Failed("peer: no compiler")
-    monkeypatch.setattr(bench, "run", taking({"ours": {"graph": 1, "xla": 2}, "peer": {"graph": 1, "xla": broken}}))
-    assert bench.compare("python", {}, ("graph", "xla"), 2)["compile"] == {"ours": "graph", "peer": "graph"}
+    monkeypatch.setattr(
+        bench, "Side", taking(bench, {"ours": {"graph": 1, "xla": 2}, "peer": {"graph": 1, "xla": broken}})
+    )
+    assert bench.compare("python", {}, ("graph", "xla"), arguments)["compile"] == {"ours": "graph", "peer": "graph"}
 
 
-def test_a_side_that_cannot_run_at_all_is_a_row_with_its_cause(bench, monkeypatch):
+def test_a_side_that_cannot_run_at_all_is_a_row_with_its_cause(bench, arguments, monkeypatch):
     broken = bench.Failed("peer, compile=xla: ModuleNotFoundError: No module named 'flax'")
-    monkeypatch.setattr(bench, "run", taking({"ours": {"xla": 1}, "peer": {"xla": broken}}))
-    monkeypatch.setattr("sys.argv", ["models.py", "--python", "jax=python", "--batch-size", "8"])
-    row = bench.row("resnet50", "jax", bench.parsed())
+    monkeypatch.setattr(bench, "Side", taking(bench, {"ours": {"xla": 1}, "peer": {"xla": broken}}))
+    row = bench.row("resnet50", "jax", arguments)
     assert row["failed"] == str(broken)
     assert bench.table([row]).splitlines()[-1].endswith(f"{broken} |")
+
+
+def test_a_process_that_dies_says_why(bench):
+    side = bench.Side(sys.executable, {"side": "ours", "compile": "eager", "threads": 1})
+    with pytest.raises(bench.Failed, match="ours, compile=eager: KeyError: 'model'"):
+        side.answer()
+    side.end()
 
 
 def test_a_model_without_a_peer_is_told(bench, monkeypatch):

@@ -1,0 +1,47 @@
+"""How throughput grows with the number of devices, against one device of the same kind and the same batch on each."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tbd.analysis.curves import Curve
+from tbd.analysis.evidence import Evidence, devices
+from tbd.analysis.values import Value, ratio
+
+KIND = "hardware.device"  # cpu or gpu: of the settings of the hardware, all that several devices share with one
+
+
+class Scaled(NamedTuple):
+    """Runs on several devices beside those on one. `speedup`: by one device's throughput; `efficiency`: by devices."""
+
+    curve: Curve
+    batch: int
+    devices: int
+    nodes: int
+    speedup: Value
+    efficiency: Value
+
+
+def scaled(evidence: Evidence) -> list[Scaled]:
+    """Every batch of every curve on several devices whose twin on one device is there."""
+    alone: dict[object, Curve] = {}
+    for curve in evidence.single:
+        alone.setdefault(_rest(curve.settings), curve)
+    found = []
+    for curve in evidence.curves:
+        count, one = devices(curve), alone.get(_rest(curve.settings))
+        if count == 1 or one is None:
+            continue
+        single = one.values("throughput")
+        for batch, value in curve.values("throughput").items():
+            if batch in single:
+                speedup = ratio(value, single[batch])
+                efficiency = speedup.times(1 / count)
+                nodes = int(curve.settings.get("hardware.nodes", "1"))
+                found.append(Scaled(curve, batch, count, nodes, speedup, efficiency))
+    return found
+
+
+def _rest(settings: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        sorted((key, text) for key, text in settings.items() if not key.startswith("hardware.") or key == KIND)
+    )

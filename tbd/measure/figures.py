@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tbd.measure import events, memory, steps, throughput, trace
+from tbd.measure import breakdown, events, memory, steps, throughput, trace
 from tbd.measure.events import Absent
 from tbd.measure.metrics import METRICS
 from tbd.measure.run import Run
@@ -62,7 +62,11 @@ class Figures:
 
 def compute(spool: Path) -> Figures:
     """All figures of the run in the folder `spool`. Never raises for what a run can leave behind, whatever its end."""
-    run = Run(spool)
+    return of_run(Run(spool))
+
+
+def of_run(run: Run) -> Figures:
+    """The same of a Run, for whoever goes on with it."""
     figures = Figures()
     for metric in METRICS.values():
         figures.add(metric.name, partial(metric.value, run))
@@ -138,8 +142,14 @@ def _losses(figures: Figures, run: Run) -> None:
 
 
 def _operators(figures: Figures, run: Run) -> None:
-    found = run.trace_events
-    figures.tables["operators"] = trace.table(trace.operators(found), run.traced.steps)
+    found, timed, traced = run.trace_events, run.trace_timed, run.traced.steps
+    figures.tables["operators"] = trace.table(trace.operators(found), traced)
+    figures.tables["trace_layers"] = breakdown.by_layer(timed, traced)
+    figures.tables["trace_longest"] = breakdown.longest(timed, traced)
+    if run.device == "gpu":
+        figures.tables["trace_operators"] = breakdown.by_operator(timed, traced)
+        with contextlib.suppress(Absent):
+            figures.tags["tbd.bound_by"] = run.gpu_step.bound or "nothing"
     active = {
         f"{category}_active_ms_per_step": trace.active_us(found, category) / run.traced.steps / 1e3
         for category in trace.CATEGORIES

@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 from tbd.measure.events import Absent, Array, Model
 from tbd.measure.jsonl import read_object
 
-CATEGORIES = ("weights", "weight_gradients", "optimizer_state", "feature_maps", "workspace", "input", "other")
+CATEGORIES = (
+    "weights", "weight_gradients", "optimizer_state", "feature_maps", "workspace", "input", "communication", "other",
+)  # fmt: skip
 # The structures that the TBD paper sums; its shares of feature maps leave out everything else.
 STRUCTURES = ("weights", "weight_gradients", "optimizer_state", "feature_maps", "workspace")
+OF_PARAMETERS = ("weights", "weight_gradients", "optimizer_state")  # these bear the parameters' names
 SCHEMA = 1
 MAX_UNTRACKED_SHARE = 0.01  # of the allocator's peak
 TIMELINE_POINTS = 1000
@@ -33,12 +36,19 @@ class Record:
     died: Array
     category: NDArray[np.int64]  # index into CATEGORIES
     names: list[str]
+    layers: list[str]  # "" where a buffer is of no layer, or it is not known
     begin: float
     end: float
     peak_bytes: float | None
     peak_at: float | None  # where the allocator's peak was; None where only its height is known
     slack_bytes: float
     method: str
+    allocator: str
+    phases: dict[str, tuple[float, float]]
+
+    def phase(self, position: float) -> str:
+        """The phase that a position of the step lies in; "" where phases are not known."""
+        return next((name for name, (begin, end) in self.phases.items() if begin <= position < end), "")
 
 
 def read(path: Path) -> Record:
@@ -66,18 +76,28 @@ def _record(content: dict[str, Any]) -> Record:
         died=np.array([math.inf if b["died"] is None else b["died"] for b in buffers], dtype=np.float64),
         category=np.array([index[b["category"]] for b in buffers], dtype=np.int64),
         names=[str(b.get("name") or "") for b in buffers],
+        layers=[_layer(b) for b in buffers],
         begin=float(begin),
         end=float(end),
         peak_bytes=None if peak is None else float(peak),
         peak_at=None if peak_at is None else float(peak_at),
         slack_bytes=float(allocator.get("slack_bytes") or 0),
         method=str(content.get("method", "")),
+        allocator=str(allocator.get("name", "")),
+        phases={str(name): (float(a), float(b)) for name, (a, b) in (content.get("phases") or {}).items()},
     )
     if not np.isfinite(record.size).all() or (record.size < 0).any() or not np.isfinite(record.born).all():
         raise ValueError("a buffer's bytes or birth is not a number")
     if np.isnan(record.died).any() or (record.died < record.born).any():
         raise ValueError("a buffer died before it was born")
     return record
+
+
+def _layer(buffer: dict[str, Any]) -> str:
+    """As the worker says; of what bears a parameter's name, its layer: the name without its last part."""
+    parameter = str(buffer.get("name") or "").split(" ")[0]  # optimizer state: NAME, or NAME and what it is of it
+    own = parameter.rpartition(".")[0] or parameter if buffer["category"] in OF_PARAMETERS else ""
+    return str(buffer.get("layer") or own)
 
 
 def timeline(record: Record) -> tuple[Array, Array]:
@@ -209,14 +229,35 @@ def timeline_table(record: Record) -> list[dict[str, float]]:
 
 
 def largest_table(record: Record, position: float) -> list[dict[str, Any]]:
-    """The largest buffers alive at `position`: name, category, MB."""
+    """The largest buffers alive at `position`: name, layer, category, MB."""
     alive = np.flatnonzero((record.born <= position) & (position < record.died))
     largest = alive[np.argsort(-record.size[alive], kind="stable")][:LARGEST]
     return [
         {
             "name": record.names[number],
+            "layer": record.layers[number],
             "category": CATEGORIES[record.category[number]],
             "mb": float(record.size[number]) / 1e6,
         }
         for number in largest
     ]
+
+
+def layers_table(record: Record) -> list[dict[str, Any]]:
+    """A row a layer, the one with the most bytes first: what it holds of weights, their gradients, optimizer state and
+    feature maps, in MB, each category at the moment of the step when there is most of it in all layers together.
+
+    "" is the row of what is of no layer, or whose layer the framework doesn't tell.
+    """
+    positions, live = timeline(record)
+    named = (*OF_PARAMETERS, "feature_maps")
+    found: dict[str, dict[str, float]] = {}
+    for category in named:
+        index = CATEGORIES.index(category)
+        at = positions[int(live[:, index].argmax())]
+        alive = (record.category == index) & (record.born <= at) & (at < record.died)
+        for number in np.flatnonzero(alive):
+            row = found.setdefault(record.layers[number], dict.fromkeys(named, 0.0))
+            row[category] += float(record.size[number]) / 1e6
+    rows = [{"layer": layer, **{f"{name}_mb": row[name] for name in named}} for layer, row in found.items()]
+    return sorted(rows, key=lambda row: -sum(value for name, value in row.items() if name != "layer"))

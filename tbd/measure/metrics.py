@@ -5,8 +5,9 @@ docs/metrics.md has the formulas and their sources; figures.py, the terminal and
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from tbd.measure import flops, loss, memory, startup, steps, throughput, trace, utilisation
+from tbd.measure import breakdown, flops, loss, memory, startup, steps, throughput, trace, utilisation
 from tbd.measure.events import Absent
 from tbd.measure.run import Run
 
@@ -97,6 +98,10 @@ def _memory(name: str) -> Callable[[Run], float]:
     return make
 
 
+def _phase_share(run: Run, phase: str) -> float:
+    return breakdown.phase_share(run.trace_timed, phase)
+
+
 def _peak_tflops(run: Run) -> float:
     products = run.matrix_products
     if not products and (reason := run.missing("peak")) is not None:
@@ -168,7 +173,38 @@ _TABLE = (
         "emulator_share", SHARE, "waiting for emulators, a part of that", REST,
         lambda run: utilisation.emulator_share([t.window.emulator_s for t in run.timings], run.seconds), ".1f",
     ),
-    Metric("copy_share", SHARE, "copies to, from and within the GPU", REST, absent_on=_NO_GPU),
+    *(
+        Metric(name, SHARE, meaning, REST, make, ".1f", absent_on={"cpu": "the run has no GPU"})
+        for name, meaning, make in (
+            ("copy_share", "copies to, from and within the GPU", lambda run: run.gpu_step.share("copy")),
+            (
+                "copy_exposed_share", "copies that nothing computes beside",
+                lambda run: run.gpu_step.exposed_share("copy"),
+            ),
+            ("idle_share", "nothing runs on the GPU", lambda run: run.gpu_step.idle_share),
+            (
+                "idle_launch_share", "of that: the host is in operators, the GPU waits for work (launch-bound)",
+                lambda run: run.gpu_step.causes["launch"],
+            ),
+            (
+                "idle_synchronisation_share", "of that: the host waits for the GPU",
+                lambda run: run.gpu_step.causes["synchronisation"],
+            ),
+            (
+                "idle_outside_share", "of that: the host is in no operator, as while it waits for data",
+                lambda run: run.gpu_step.causes["outside"],
+            ),
+        )
+    ),
+    *(
+        Metric(
+            f"{phase}_share", SHARE, f"{meaning}, of the traced steps' time whose phase is known", REST,
+            partial(_phase_share, phase=phase), ".1f",
+        )
+        for phase, meaning in (
+            ("forward", "forward pass"), ("backward", "backward pass"), ("update", "update of the weights"),
+        )
+    ),
     Metric(
         "communication_share", SHARE, "waiting for other ranks", REST, absent_on=_everywhere("the run has one process")
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tbd.measure import events, jsonl, memory, steps, throughput, trace, utilisation
+from tbd.measure import breakdown, events, idle, jsonl, memory, steps, throughput, trace, utilisation
 from tbd.measure.events import Absent, Array
 
 
@@ -232,11 +232,31 @@ class Run:
         return found
 
     @cached_property
+    def trace_recording(self) -> trace.Recording:
+        """What of the trace is read, whole or cut."""
+        return trace.read(self.spool / Path(self.traced.path).name)
+
+    @property
     def trace_events(self) -> list[trace.Event]:
-        recorded = trace.read(self.spool / Path(self.traced.path).name)
-        if not recorded:
+        """Every event of the traced steps. Raises Absent where the trace was cut: half of it is no step."""
+        recorded = self.trace_recording
+        if recorded.cut:
+            raise Absent(
+                f"the trace has more than {len(recorded.events):,} events, of which only so many are read: "
+                "lower measure.trace_steps"
+            )
+        if not recorded.events:
             raise Absent("no operator is in the trace")
-        return recorded
+        return recorded.events
+
+    @cached_property
+    def trace_timed(self) -> breakdown.Timed:
+        """What ran on the run's device in the traced steps, with each event's time."""
+        return breakdown.timed(self.trace_events)
+
+    @cached_property
+    def gpu_step(self) -> idle.Step:
+        return idle.step(self.trace_events, self.traced.unprofiled_s)
 
     @cached_property
     def memory_event(self) -> events.Memory:

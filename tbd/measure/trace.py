@@ -1,33 +1,61 @@
-"""Operators and kernels of the traced steps, from a Chrome trace (docs/trace.md; the Trace Event Format)."""
+"""What ran during the traced steps, from a Chrome trace (docs/trace.md; the Trace Event Format): one table of events
+for all frameworks, and what is made of it."""
 
-import gzip
-import json
 import math
-import zlib
+import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tbd.measure import chrome
 from tbd.measure.events import Absent, Trace
+from tbd.measure.places import MARK, PHASES, Fact, Place, places, tie
 
-MAX_BYTES = 512 * 2**20  # uncompressed; a trace of a few steps has a few MB, and parsing takes about six times its size
+MAX_EVENTS = 2_000_000  # of a few steps there are tens of thousands; a million take about half a GB
 OPERATORS = "cpu_op"
 KERNELS = "kernel"
 COPIES = ("gpu_memcpy", "gpu_memset")
 CATEGORIES = (OPERATORS, KERNELS, *COPIES)
+RUNTIME = ("cuda_runtime", "cuda_driver")  # the host's calls of the driver
+READ = frozenset((*CATEGORIES, *RUNTIME))
+
+COMPUTE, COPY, COMMUNICATION, HOST = "compute", "copy", "communication", "host"
+# kernels of NCCL, and operators of torch.distributed, gloo, MPI, ps-lite and XLA's collectives
+COLLECTIVE = re.compile(
+    r"nccl|^c10d::|^gloo:|^mpi|kvstore|all-?reduce|all-?gather|reduce-?scatter|all-?to-?all", re.IGNORECASE
+)
 
 
 class Event(NamedTuple):
-    """A complete event. `begin` and `end` in microseconds; `lane`: its process and thread (a GPU's stream)."""
+    """A complete event. `begin` and `end` in microseconds; `lane`: its process and thread (a GPU's stream).
+
+    `device`: cpu or gpu:N. `operator`, `layer`, `phase`: what it is of, "" where the trace doesn't tell.
+    """
 
     name: str
     category: str
     begin: float
     end: float
     lane: tuple[str, str]
+    device: str = "cpu"
+    operator: str = ""
+    layer: str = ""
+    phase: str = ""
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.category == KERNELS or self.category in COPIES
+
+
+class Recording(NamedTuple):
+    """`cut`: whether the file has more events than MAX_EVENTS, of which these are the first."""
+
+    events: list[Event]
+    cut: bool
 
 
 @dataclass
@@ -38,29 +66,38 @@ class Operator:
     self_us: float = 0.0
 
 
-def read(path: Path, max_bytes: int = MAX_BYTES) -> list[Event]:
+def read(path: Path, max_events: int = MAX_EVENTS) -> Recording:
     """The complete events (ph "X") of the categories above. Raises Absent where the file is no whole Chrome trace."""
-    try:
-        with path.open("rb") as file:
-            zipped = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if zipped else path.open("rb") as file:
-            text = file.read(max_bytes + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise Absent(f"{path.name} can't be read: {error}") from error
-    if len(text) > max_bytes:
-        raise Absent(f"{path.name} has more than {max_bytes // 2**20} MiB: lower measure.trace_steps")
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Absent(f"{path.name} is no JSON: it was cut off or is no trace") from error
-    events = content.get("traceEvents") if isinstance(content, dict) else content
-    if not isinstance(events, list):
-        raise Absent(f"{path.name} is no Chrome trace: it has no traceEvents")
-    return [event for thing in events if (event := _event(thing)) is not None]
+    events: list[Event] = []
+    facts: list[Fact] = []
+    marks: list[tuple[float, float, str, tuple[str, str]]] = []
+    cut = False
+    for thing in chrome.objects(path):
+        event = _event(thing)
+        if event is None:
+            continue
+        if event.category not in READ:
+            marks.append((event.begin, event.end, event.name, event.lane))
+        elif len(events) < max_events:
+            events.append(event)
+            facts.append(_fact(event, _args(thing)))
+        else:
+            cut = True
+    found = places(facts, marks)
+    return Recording([e._replace(**p._asdict()) for e, p in zip(events, found, strict=True)], cut)
+
+
+def _args(thing: dict[str, Any]) -> dict[str, Any]:
+    args = thing.get("args")
+    return args if isinstance(args, dict) else {}
 
 
 def _event(thing: Any) -> Event | None:
-    if not isinstance(thing, dict) or thing.get("ph") != "X" or thing.get("cat") not in CATEGORIES:
+    """The event, where it is one of READ or a mark of ours."""
+    if not isinstance(thing, dict) or thing.get("ph") != "X":
+        return None
+    category, name = thing.get("cat"), str(thing.get("name", ""))
+    if not isinstance(category, str) or not (category in READ or name.startswith(MARK)):
         return None
     try:
         begin, duration = float(thing["ts"]), float(thing["dur"])
@@ -69,7 +106,35 @@ def _event(thing: Any) -> Event | None:
     if not math.isfinite(begin) or not math.isfinite(duration) or duration < 0:
         return None
     lane = (str(thing.get("pid")), str(thing.get("tid")))
-    return Event(str(thing.get("name", "")), thing["cat"], begin, begin + duration, lane)
+    event = Event(name, category, begin, begin + duration, lane)
+    return event._replace(device=f"gpu:{_args(thing).get('device', 0)}") if event.on_gpu else event
+
+
+def _fact(event: Event, args: dict[str, Any]) -> Fact:
+    own = Place(*(str(args.get(name) or "") for name in ("op", "layer", "phase")))
+    if own.phase not in PHASES:
+        own = own._replace(phase="")
+    ties = (tie(args, name) for name in ("correlation", "External id", "Sequence number"))
+    return Fact(not event.on_gpu, event.category == OPERATORS, event.name, event.begin, event.lane, own, *ties)
+
+
+def kinds(events: Sequence[Event]) -> list[str]:
+    """Each event's kind: compute, copy, communication or host.
+
+    Where nothing ran on a GPU, operators are what computes; else what is on the host is the host's part.
+    """
+    on_host = HOST if any(event.on_gpu for event in events) else COMPUTE
+    found = []
+    for event in events:
+        if event.category in COPIES:
+            found.append(COPY)
+        elif event.category in RUNTIME:
+            found.append(HOST)
+        elif COLLECTIVE.search(event.name):
+            found.append(COMMUNICATION)
+        else:
+            found.append(on_host if event.category == OPERATORS else COMPUTE)
+    return found
 
 
 def self_times_us(events: list[Event]) -> list[float]:
@@ -107,8 +172,8 @@ def self_times_us(events: list[Event]) -> list[float]:
 def operators(events: list[Event]) -> list[Operator]:
     """Each name's calls and time, longest first: self time by nesting for operators, else the duration."""
     found: dict[tuple[str, str], Operator] = {}
-    on_cpu = [event for event in events if event.category == OPERATORS]
-    on_device = [event for event in events if event.category != OPERATORS]
+    on_cpu = [event for event in events if event.category == OPERATORS]  # not the calls of the driver
+    on_device = [event for event in events if event.on_gpu]
     times = self_times_us(on_cpu) + [event.end - event.begin for event in on_device]
     for event, time in zip(on_cpu + on_device, times, strict=True):
         key = (event.category, event.name)

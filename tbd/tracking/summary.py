@@ -20,6 +20,7 @@ STRUCTURES = {
     "feature_maps": "feature maps",
     "workspace": "workspace",
     "input": "input",
+    "communication": "communication",
     "other": "other",
 }
 OTHER_MEMORY = (

@@ -239,6 +239,7 @@ def test_memory(run):
             "memory/weight_gradients_mb": 3,
             "memory/workspace_mb": 0,
             "memory/input_mb": 0.1,
+            "memory/communication_mb": 0,
             "memory/other_mb": 0.2,
             "memory/untracked_mb": 0.1,
             "memory/slack_mb": 0.1,

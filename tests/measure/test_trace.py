@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tbd.measure import trace
+from tbd.measure import chrome, trace
 from tbd.measure.events import Absent
 
 
@@ -72,14 +72,15 @@ def test_both_forms_are_read_zipped_or_not(tmp_path, content, zipped):
     path = tmp_path / "trace.json.gz"
     text = json.dumps(content).encode()
     path.write_bytes(gzip.compress(text) if zipped else text)
-    assert trace.read(path) == [trace.Event("mm", "cpu_op", 1.5, 3.5, ("1", "main"))]
+    (found,) = trace.read(path).events
+    assert found == trace.Event("mm", "cpu_op", 1.5, 3.5, ("1", "main"), operator="mm")
 
 
 def test_foreign_and_damaged_events_are_skipped(tmp_path):
     path = tmp_path / "trace.json"
     damages = [{"ph": "M"}, {"cat": "python_function"}, {"cat": ["cpu_op"]}, {"dur": -1}, {"dur": "x"}, {"ts": None}]
     path.write_text(json.dumps([EVENT, 3, None, {}, *(EVENT | damage for damage in damages)]))
-    assert len(trace.read(path)) == 1
+    assert len(trace.read(path).events) == 1
 
 
 @pytest.mark.parametrize(
@@ -94,14 +95,42 @@ def test_foreign_and_damaged_events_are_skipped(tmp_path):
         (b"", "no JSON"),
         (b"{}", "no traceEvents"),
         (b"3", "no traceEvents"),
-        (b"[" + b" " * 2000 + b"]", "more than"),
+        (b'{"traceEvents": [{"ph": "X"}]', "no JSON"),
+        (b'{"traceEvents": [{"ph": "X"} x]}', "no JSON"),
+        (b'[{"ph": "X"}', "no JSON"),
     ],
 )
 def test_what_is_no_trace_has_a_reason(tmp_path, content, reason):
     path = tmp_path / "trace.json.gz"
     path.write_bytes(content)
     with pytest.raises(Absent, match=reason):
-        trace.read(path, max_bytes=2000 if reason == "more than" else trace.MAX_BYTES)
+        trace.read(path)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 64, 10_000])
+def test_a_trace_is_read_in_pieces_wherever_they_end(tmp_path, monkeypatch, piece):
+    path = tmp_path / "trace.json"
+    events = [EVENT | {"ts": number, "name": f'a "{number}" \u00e9'} for number in range(50)]
+    path.write_text(json.dumps({"note": 'it has "traceEvents": [1]', "traceEvents": events, "after": {"a": [1]}}))
+    monkeypatch.setattr(chrome, "PIECE", piece)
+    assert [event.begin for event in trace.read(path).events] == list(range(50))
+
+
+def test_an_object_without_an_end_is_not_looked_for_without_an_end(tmp_path, monkeypatch):
+    path = tmp_path / "trace.json"
+    path.write_text('{"traceEvents": [{"name": "' + "x" * 5000)
+    monkeypatch.setattr(chrome, "PIECE", 100)
+    monkeypatch.setattr(chrome, "LARGEST_OBJECT", 400)
+    with pytest.raises(Absent, match="no JSON"):
+        trace.read(path)
+
+
+def test_of_a_trace_that_is_too_large_the_first_events_are_read(tmp_path):
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([EVENT | {"ts": number} for number in range(5)]))
+    assert not trace.read(path, max_events=5).cut
+    cut = trace.read(path, max_events=3)
+    assert (len(cut.events), cut.cut) == (3, True)
 
 
 def test_a_missing_file(tmp_path):

@@ -20,6 +20,7 @@ import gc
 
 import numpy
 
+from tbd.frameworks import attribution
 from tbd.frameworks.base import Unsupported
 from tbd.frameworks.cntk import plan
 
@@ -90,6 +91,10 @@ def buffers(training, planned, batch):
     own = {c.uid for u in training.updates for constants in u.rule.state.values() for c in constants}
     own.update(c.uid for u in training.updates for c in u.rule.copies)
     rows = len(next(iter(batch[0].values())))
+    layers = attribution.Layers({node: name for node, name in names.items() if node in planned.operators})
+    for node, sources in planned.sources:
+        if node not in names:
+            layers.add(node, sources)
 
     found = []
     for group in planned.groups:
@@ -105,7 +110,8 @@ def buffers(training, planned, batch):
             ]
             count, rank, node = max(ranked)
             size = count * numpy.dtype(training.dtype).itemsize
-            found.append(buffer(size, 1, 2, RANKS[rank], names.get(node, node)))
+            layer = layers.layers.get(node, "")
+            found.append(dict(buffer(size, 1, 2, RANKS[rank], names.get(node, node)), layer=layer))
     return found
 
 

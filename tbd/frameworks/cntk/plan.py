@@ -22,10 +22,11 @@ from tbd.frameworks.cntk import quiet
 
 # `operators` {node: operator}; `longest` {axis of sequences: places of the static axis that it was made from};
 # `groups` [[Matrix, ...]] of those that share one buffer
-Plan = collections.namedtuple("Plan", "operators longest groups")
+Plan = collections.namedtuple("Plan", "operators longest groups sources")
 Matrix = collections.namedtuple("Matrix", "node dimensions gradient")
 
 NODE = re.compile(r"Validating --> (\S+) = (\w+)")
+SOURCES = re.compile(r"Validating --> (\S+) = \w+ \(([^)]*)\)")
 MATRIX = re.compile(r"\{?\s*(\S+) : (\[[^\]]*\])\s*(\(gradient\))?\s*\}?\s*$")
 SEQUENCE = re.compile(r"= ToSequence \(.* : \[[^\]]* x (\d+) x [^\]]*\].*-> \[[^\]]* x (\S+)\]")
 BEGIN, LISTED = "Post-processing network...", "Here are the ones that"
@@ -51,7 +52,8 @@ def read(text):
         if LISTED in part:
             nodes, listed = part.split(LISTED, 1)
             longest = {axis: int(places) for places, axis in SEQUENCE.findall(nodes)}
-            found.append(Plan(dict(NODE.findall(nodes)), longest, groups(listed)))
+            sources = [(name, taken.split(", ")) for name, taken in SOURCES.findall(nodes)]
+            found.append(Plan(dict(NODE.findall(nodes)), longest, groups(listed), sources))
     return found
 
 

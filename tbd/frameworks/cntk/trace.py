@@ -52,11 +52,17 @@ def complete(events):
                     "dur": event["ts"] - begin,
                     "pid": event["pid"],
                     "tid": event["tid"],
-                    "args": {"node": event["name"]},
+                    "args": {"node": event["name"], "phase": phase(event["name"])},
                 }
             )
     # of two that begin in the same microsecond, the one that took none of it was first
     return sorted(found, key=lambda event: (event["ts"], event["dur"]))
+
+
+def phase(name):
+    """The phase by an event's name; "" where it tells none, as of an operator that the learner's networks have."""
+    found = re.search(r"(Forward|Backward)$", name)
+    return found.group(1).lower() if found else ""
 
 
 def kind(name):

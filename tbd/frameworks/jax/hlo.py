@@ -3,6 +3,7 @@
 import collections
 import re
 
+from tbd.frameworks import attribution
 from tbd.frameworks.phases import ORDER
 
 # One buffer that the program uses: its `allocation` (a BufferAllocation), `offset` within it and `size` in bytes, the
@@ -77,6 +78,20 @@ class Program:
             others = [one for one in [*fused, *map(found.get, instruction.operand_ids)] if one]
             found[number] = phase(self.operation(instruction)) or max(others, key=ORDER.index, default=None)
         return found
+
+    def layers(self):
+        """{instruction's id: its layer} (tbd/frameworks/attribution.py). What a loop does is of the loop's layer."""
+        weights = {a.id: re.fullmatch(r"(?:trained|rest)\[.*'(.*)'\]", self.operation(a)) for a in self.arguments}
+        found = attribution.Layers({number: match[1] for number, match in weights.items() if match})
+        for number in self.order:
+            if number not in weights:
+                sources = [self.instructions[operand] for operand in self.instructions[number].operand_ids]
+                found.add(number, [source.id for source in sources if source.opcode != "constant"])
+        for number in reversed(self.order):  # a loop comes after its own
+            callers = self.callers[self.owner[number].id]
+            if callers and callers[0].id in found.layers:
+                found.layers.setdefault(number, found.layers[callers[0].id])
+        return found.layers
 
     def users(self, instruction, index):
         """The instructions that read the part at `index`, a tuple of numbers, of what an instruction gives.

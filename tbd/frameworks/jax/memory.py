@@ -83,10 +83,12 @@ def scalars(program):
 
 def described(program, used):
     """The buffers that a program makes outside of its arguments' memory; `used` are all its Buffers."""
-    kind = Kind(program)
+    kind, layers = Kind(program), program.layers()
     made, copies, guests = [], [], []
     for one in used:
         found = buffer(one.size, one.born, one.died, *kind(one))
+        if layer := layers.get(one.instructions[-1].id):
+            found["layer"] = layer
         if not one.allocation.is_entry_computation_parameter:
             (copies if kind.is_copy(one) else made).append(found)
         elif found["category"] != "workspace":

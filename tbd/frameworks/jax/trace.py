@@ -13,7 +13,8 @@ def tracing(path):
     with profiler.recording() as spaces:
         yield
     (space,) = spaces
-    chrome.write(path, xplane.events(space), Operations(xplane.programs(space)))
+    operations = Operations(xplane.programs(space))
+    chrome.write(path, xplane.events(space), operations, operations.place)
 
 
 class Operations:
@@ -23,12 +24,19 @@ class Operations:
     """
 
     def __init__(self, programs):
-        self.named = {}
+        self.named, self.places = {}, {}
         for number, proto in programs.items():
             program = Program(proto)
+            layers = program.layers()
             for instruction in program.instructions.values():
                 found = program.operation(instruction) or instruction.name, program.kind(instruction)
                 self.named[number, instruction.name] = found
+                place = layers.get(instruction.id, ""), program.phases.get(instruction.id)
+                self.places[number, instruction.name] = place
+
+    def place(self, event, _):
+        """(layer, phase) of an instruction's execution."""
+        return self.places.get((event.stats.get("program_id"), event.stats.get("hlo_op")), ("", ""))
 
     def __call__(self, event):
         name = event.stats.get("hlo_op")

@@ -14,6 +14,8 @@ import tempfile
 import mxnet
 import numpy
 
+from tbd.frameworks import attribution
+
 METHOD = (
     "the peak by the counter of MXNet's profiler; weights, gradients, optimizer state, statistics and batch by the "
     "sizes of their arrays; feature maps inferred from the bound graph, as what the forward pass makes of the "
@@ -126,10 +128,21 @@ def feature_maps(graph):
                 source = nodes[place]["name"]
             if source in of_input and by_name[source]["op"] != "null":
                 kept.add((source, number))
-    results = results_of(graph.symbol)
+    results, layers = results_of(graph.symbol), layers_of(nodes)
     return [
-        buffer(size_of(by_name[name], number, nodes, results), "feature_maps", name) for name, number in sorted(kept)
+        dict(buffer(size_of(by_name[n], number, nodes, results), "feature_maps", n), layer=layers.get(n, ""))
+        for n, number in sorted(kept)
     ]
+
+
+def layers_of(nodes):
+    """{node's name: its layer} of a graph's nodes, by tbd/frameworks/attribution.py."""
+    names = [node["name"] for node in nodes if node["name"].startswith("parameter.")]
+    found = attribution.Layers({name: name[len("parameter.") :] for name in names})
+    for node in nodes:
+        if node["op"] != "null":
+            found.add(node["name"], [nodes[source[0]]["name"] for source in node["inputs"]])
+    return found.layers
 
 
 def taken_by(text):

@@ -29,6 +29,17 @@ def tracing(path):
         json.dump({"traceEvents": cleaned(events)}, file)
 
 
+def phase(operator):
+    """The phase by an operator's name: gradients begin with _backward, what moves weights ends with _update.
+
+    Several names in brackets are operators that the engine runs as one.
+    """
+    first = operator.strip("[]").split(",")[0]
+    if first.startswith("_backward"):
+        return "backward"
+    return "update" if first.endswith("_update") else "forward"
+
+
 def cleaned(events):
     """Complete events of the operators, sorted by their begin, from the profiler's pairs.
 
@@ -54,6 +65,7 @@ def cleaned(events):
                     "dur": event["ts"] - begin,
                     "pid": 1,
                     "tid": thread,
+                    "args": {"phase": phase(event["name"])},
                 }
             )
     return sorted(found, key=lambda event: event["ts"])

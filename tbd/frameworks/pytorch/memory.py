@@ -7,6 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tbd.frameworks import attribution
 from tbd.frameworks.pytorch.allocator import CpuAllocator, CudaAllocator
 
 METHOD = (
@@ -15,6 +16,7 @@ METHOD = (
     "within each operator; the rest is workspace, or other where it was there before the step"
 )
 FEATURE_MAPS, GRADIENTS, WORKSPACE = "feature_maps", "weight_gradients", "workspace"
+COMMUNICATION = "communication"
 
 
 class Recorder(TorchDispatchMode):
@@ -32,6 +34,7 @@ class Recorder(TorchDispatchMode):
         self.order = 0
         self.buffers = []
         self.alive = {}  # {address: buffer}
+        self.layers = attribution.Layers({})  # of addresses
         self.casts = set()  # addresses of weights in the type of products: copies, kept for the backward pass or not
         self.phases = {}
 
@@ -40,22 +43,29 @@ class Recorder(TorchDispatchMode):
         number = self.order
         with self.allocator.operator(number):
             result = function(*args, **(kwargs or {}))
+        if function.namespace == "c10d":  # torch.distributed's own operators work on what they are given
+            for leaf in tree_leaves(args):
+                if isinstance(leaf, torch.Tensor):
+                    self.mark(leaf, COMMUNICATION)
         copied = function is torch.ops.aten._to_copy.default and self.alive.get(args[0].untyped_storage().data_ptr())
+        taken = [a.untyped_storage().data_ptr() for a in tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor) and leaf.device.type == self.device.type:
-                self.add(leaf.untyped_storage(), WORKSPACE, str(function))
+                self.add(leaf.untyped_storage(), WORKSPACE, str(function), taken)
                 if copied and copied["category"] == "weights":
                     self.casts.add(leaf.untyped_storage().data_ptr())
         self.order += 1
         self.operators[number] = (self.order, str(function))
         return result
 
-    def add(self, storage, category, name):
-        """Note a storage that is new."""
+    def add(self, storage, category, name, sources):
+        """Note a storage that is new, made of what lies at the addresses `sources`."""
         if storage.nbytes() == 0 or storage.data_ptr() in self.alive:
             return
         self.order += 1
         buffer = {"bytes": storage.nbytes(), "born": self.order, "died": None, "category": category, "name": name}
+        if layer := self.layers.add(storage.data_ptr(), sources):
+            buffer["layer"] = layer
         self.buffers.append(buffer)
         self.alive[storage.data_ptr()] = buffer
         weakref.finalize(storage, self.free, storage.data_ptr())
@@ -78,6 +88,10 @@ class Recorder(TorchDispatchMode):
                 buffer = {"bytes": size, "born": 0, "died": None, "category": category, "name": name}
                 self.buffers.append(buffer)
                 self.alive[address] = buffer
+        weights = {
+            a: [name for category, name, _ in held if category == "weights"] for a, (_, held) in storages.items()
+        }
+        self.layers = attribution.Layers({address: names[0] for address, names in weights.items() if names})
         return sum(storage.nbytes() for storage, _ in storages.values())
 
     def add_scratch(self, found):
@@ -92,6 +106,7 @@ class Recorder(TorchDispatchMode):
         self.order += 1
         self.alive.pop(address)["died"] = self.order
         self.casts.discard(address)
+        self.layers.forget(address)
 
     def mark(self, tensor, category, name=None):
         """What is still taken for workspace, or for a feature map, is `category`."""
@@ -128,7 +143,8 @@ def record(training, arrays):
     persistent = recorder.add_persistent(persistent_tensors(training, inputs))
 
     def entered(phase):
-        recorder.enter_phase(phase)
+        if phase:
+            recorder.enter_phase(phase)
         if phase == "update":
             for name, tensor in training.tensors.items():
                 if tensor.grad is not None:

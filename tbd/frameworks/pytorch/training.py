@@ -103,6 +103,7 @@ class PyTorchTraining(Training):
         self.active = None  # the update whose tensors need a gradient
         self.steps = 0
         self.unread = []  # detached losses, on the device
+        self.entered = lambda phase: None  # what a step tells its phases
         self.compiled = compiler is not None
         self.forward = compiler(self.network) if compiler else self.network
         self.begun = None  # when the device was idle and the first of the events was recorded; None after a wait()
@@ -136,8 +137,10 @@ class PyTorchTraining(Training):
         pairs = zip(self.events, self.events[1:], strict=False)
         return list(self.begun_at + numpy.cumsum([a.elapsed_time(b) / 1e3 for a, b in pairs]))
 
-    def train(self, inputs, entered=lambda phase: None):
-        """One step over the tensors of inputs(). `entered(phase)` is called as each phase begins."""
+    def train(self, inputs, entered=None):
+        """One step over the tensors of inputs(). `entered(phase)` is called as each phase begins, and with "" after
+        the last."""
+        entered = entered or self.entered
         for (update, _), tensors in zip(self.turns, inputs, strict=True):
             self.activate(update)
             entered("forward")
@@ -147,6 +150,7 @@ class PyTorchTraining(Training):
             update.scaler.scale(loss).backward()
             entered("update")
             update.apply(self.steps)
+        entered("")
         self.steps += 1
         self.unread.append(loss.detach())
 
@@ -223,7 +227,7 @@ class PyTorchTraining(Training):
         return found
 
     def tracing(self, path):
-        return trace.tracing(path, self.device)
+        return trace.tracing(path, self)
 
     def record_memory(self, arrays):
         if self.compiled:

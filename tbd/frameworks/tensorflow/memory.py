@@ -73,15 +73,15 @@ def record(training, arrays):
     persistent = training.persistent() + [
         buffer(t.dtype.size * int(tf.size(t)), 0, None, "input", name) for one in inputs for name, t in one.items()
     ]
-    described = description(found, persistent, begin, peak, training.gradient_names())
+    described = description(found, persistent, begin, peak, training.gradient_names(), training.layers())
     return described if len(inputs) == 1 else dict(described, phases={})
 
 
-def description(events, persistent, begin, peak, gradient_names):
+def description(events, persistent, begin, peak, gradient_names, layers=None):
     """docs/memory.md of a step from its Events in order.
 
     `persistent` are the buffers from before the step, `begin` the bytes in use then, `peak` the allocator's own peak;
-    `gradient_names` is {operation: canonical parameter's name}.
+    `gradient_names` is {operation: canonical parameter's name}, `layers` {operation: layer}.
     """
     made, slack_at = followed(events, [b for b in persistent if b["category"] == "other"])
     for made_buffer, allocated_by, freed_by in made:
@@ -89,6 +89,8 @@ def description(events, persistent, begin, peak, gradient_names):
         made_buffer["category"] = "workspace" if is_cast else category(phase(allocated_by), phase(freed_by))
         is_gradient = made_buffer["category"] == "weight_gradients"
         made_buffer["name"] = gradient_names.get(allocated_by, allocated_by) if is_gradient else allocated_by
+        if layer := layer_of(layers or {}, allocated_by):
+            made_buffer["layer"] = layer
     buffers = persistent + [made_buffer for made_buffer, _, _ in made]
     # of the persistent buffers the allocator tells only the sum: what is beyond their sizes is its rounding
     slack = begin - sum(b["bytes"] for b in persistent)
@@ -156,6 +158,13 @@ def phase(operation):
     if "gradient_tape" in parts or parts[0] == "backward":
         return "backward"
     return {"forward": "forward", "optimizer": "update"}.get(parts[0])
+
+
+def layer_of(layers, operation):
+    """The layer of an operation, or of the loop that it is within, whose name its own begins with; "" for none."""
+    while operation and operation not in layers:
+        operation = operation.rpartition("/")[0]
+    return layers.get(operation, "")
 
 
 def phases(events):

@@ -138,11 +138,15 @@ class TensorFlowTraining(Training):
         return found
 
     def tracing(self, path):
-        return trace.tracing(path)
+        return trace.tracing(path, self)
 
     def gradient_names(self):
         """{operation that makes a gradient in train(): the parameter's name}."""
         return {operation: name for update in self.updates for operation, name in update.gradient_names.items()}
+
+    def layers(self):
+        """{operation in train(): its layer}, of all updates."""
+        return {operation: layer for update in self.updates for operation, layer in update.layers().items()}
 
     def persistent(self):
         """The buffers (docs/memory.md) that stay between steps."""

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tbd.frameworks import attribution
 from tbd.frameworks.tensorflow import optimizer as optimizers
 from tbd.frameworks.tensorflow.memory import CAST
 from tbd.frameworks.tensorflow.scaling import LossScale
@@ -21,7 +22,7 @@ class TrainedUpdate:
 
     def __init__(self, update, network, parameters, variables, given, device, products, xla):
         self.name, self.repeat = update.name, update.repeat
-        self.network, self.given, self.device = network, given, device
+        self.network, self.given, self.device, self.all_variables = network, given, device, variables
         by_name = {p.name: p for p in parameters}
         self.parameters = [by_name[name] for name in update.parameters]
         self.variables = [variables[name] for name in update.parameters]
@@ -66,6 +67,19 @@ class TrainedUpdate:
             else:
                 self.optimizer.apply(gradients)
         return loss
+
+    def layers(self):
+        """{operation in train(): its layer}. A loop, whose operations are a graph of their own, is one operation."""
+        graph = self.train.get_concrete_function().graph
+        names = {id(variable.handle): name for name, variable in self.all_variables.items()}
+        captured = {inside.name: names[id(outside)] for outside, inside in graph.captures if id(outside) in names}
+        found = attribution.Layers(captured)
+        for operation in graph.get_operations():
+            sources = [t.name for t in operation.inputs if t.op.type != "Const"]
+            for result in operation.outputs:
+                if result.name not in captured:
+                    found.add(result.name, sources)
+        return {name.rpartition(":")[0]: layer for name, layer in found.layers.items()}
 
     def exact_gradients(self, inputs):
         """(the loss, the gradients): with loss scaling at the present scale, or the next below that has finite ones."""

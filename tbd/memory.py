@@ -1,0 +1,93 @@
+"""python -m tbd.memory RUN: where the memory of a run's training step went, as a table, a page and a picture."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+EXIT_OK = 0
+EXIT_ABSENT = 1  # the run has no record of its memory
+EXIT_USAGE = 2
+LAYERS = 10
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Gives the exit code: 0 shown, 1 the run has no record of its memory, 2 there is no such run."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tbd.memory",
+        description="Show where the memory of a run's training step went, and write memory.html (interactive), "
+        "memory.png and memory_breakdown.json (docs/memory.md) of it.",
+        epilog="Exit code: 0 shown, 1 the run has no record of its memory, 2 there is no such run.",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's folder, its id, or its name: the latest of that name")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where runs are (runs)")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (the run's folder, else here)")
+    options = parser.parse_args(arguments)
+
+    from tbd.analysis.files import Folder
+    from tbd.analysis.runs import FACTS, Library, NoRun
+    from tbd.measure import memory_report
+    from tbd.measure.events import Absent
+    from tbd.measure.run import Run
+    from tbd.tracking import derived
+
+    try:
+        found = Library(options.runs).named(options.run)[-1]
+    except NoRun as error:
+        print(f"tbd.memory: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    folder = found.files.folder(*FACTS, "memory.json")
+    run = Run(folder)
+    try:
+        report = memory_report.report(run)
+    except Absent as reason:
+        print(f"tbd.memory: {found.name}: {reason}", file=sys.stderr)
+        return EXIT_ABSENT
+    try:
+        beside = folder if isinstance(found.files, Folder) else Path()
+        written = derived.write_memory(run, found.name, options.out or beside)
+    except OSError as error:
+        print(f"tbd.memory: {error.strerror}: {error.filename}: --out names another folder", file=sys.stderr)
+        return EXIT_USAGE
+    show(found.name, report)
+    for path in written:
+        print(path)
+    return EXIT_OK
+
+
+def show(title: str, report: dict[str, Any]) -> None:
+    """Print the peak by data structure and the layers that hold the most."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from tbd.measure.metrics import number
+
+    peak, shares = report["peak"], report["shares"]
+    table = Table(title=f"Memory of one training step: {title}", title_justify="left")
+    for heading in ("at the peak", "MB", f"% of {shares['of_peak_denominator']}", "% of the first five structures"):
+        table.add_column(heading, justify="left" if heading == "at the peak" else "right")
+    for name, size in peak["categories_mb"].items():
+        second = shares["of_structures"].get(name)
+        percent = "" if second is None else f"{100 * second:.1f}"
+        table.add_row(name.replace("_", " "), number(size), f"{100 * shares['of_peak'][name]:.1f}", percent)
+    for key, meaning in (
+        ("allocator_mb", "the allocator's peak"),
+        ("slack_mb", "its slack, within other"),
+        ("untracked_mb", "no recorded buffer, within other"),
+        ("outside_allocator_mb", "outside the allocator, beside all this"),
+    ):
+        table.add_row(meaning, "not known" if peak[key] is None else number(peak[key]), "", "")
+    console = Console()
+    console.print(table)
+    layers = Table(title="Layers", title_justify="left")
+    columns = [name for name in (report["layers"] or [{}])[0] if name != "layer"]
+    layers.add_column("layer")
+    for name in columns:
+        layers.add_column(name.removesuffix("_mb").replace("_", " ") + ", MB", justify="right")
+    for row in report["layers"][:LAYERS]:
+        layers.add_row(row["layer"] or "(of no layer)", *(number(row[name]) for name in columns))
+    console.print(layers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

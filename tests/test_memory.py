@@ -1,0 +1,70 @@
+"""python -m tbd.memory on a run's folder: table, page, picture."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.commands import SLEEP, environment, only_spool, options, train
+from tests.measure.test_memory_report import MEMORY
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run was given whose memory is known, and one without."""
+    folder = tmp_path_factory.mktemp("memory")
+    done = train(folder, *SLEEP, *options(items={"images": 4}), "tracking=offline")
+    assert done.returncode == 0, done.stderr
+    (only_spool(folder) / "memory.json").write_text(json.dumps(MEMORY))
+    return folder
+
+
+def show(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tbd.memory", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=60)
+
+
+def test_a_run_leaves_page_picture_and_document(folder: Path) -> None:
+    spool = only_spool(folder)
+    assert (spool / "memory.png").read_bytes().startswith(b"\x89PNG")
+    assert (spool / "memory.html").exists() and (spool / "memory_breakdown.json").exists()
+
+
+@pytest.mark.parametrize("by", ["folder", "id"])
+def test_a_run_is_found_by_its_folder_or_id(folder: Path, by: str) -> None:
+    spool = only_spool(folder)
+    run = json.loads((spool / "run.json").read_text())
+    name = {"folder": str(spool), "id": run["spool_id"]}[by]
+    done = show(folder, name)
+    assert done.returncode == 0, done.stderr
+    assert "feature maps" in done.stdout and "41.7" in done.stdout, "35 of the allocator's 84 MB"
+    assert "block.conv" in done.stdout
+    page = (spool / "memory.html").read_text()
+    assert "block.conv" in page and '"position": 4' in page
+    assert json.loads((spool / "memory_breakdown.json").read_text())["peak"]["position"] == 4
+
+
+def test_the_page_needs_nothing_from_elsewhere(folder: Path) -> None:
+    show(folder, str(only_spool(folder)))
+    page = (only_spool(folder) / "memory.html").read_text()
+    assert "http" not in page and " src=" not in page and "<link" not in page
+
+
+def test_what_is_no_run_is_a_users_mistake(folder: Path) -> None:
+    done = show(folder, "nothing-of-the-kind")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "tbd.memory: no run nothing-of-the-kind in runs: give its folder, its name, its id, or by --runs where runs "
+        "are\n"
+    )
+
+
+def test_a_run_without_the_record_says_why(folder: Path, tmp_path: Path) -> None:
+    spool = only_spool(folder)
+    (tmp_path / "run.json").write_bytes((spool / "run.json").read_bytes())
+    (tmp_path / "request.json").write_text(json.dumps({"measure": {"passes": ["timing"]}}))
+    done = show(folder, str(tmp_path))
+    assert done.returncode == 1
+    assert "the memory pass was not asked for (measure.passes)" in done.stderr

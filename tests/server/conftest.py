@@ -1,0 +1,3 @@
+from tests.server.stack import stack
+
+__all__ = ["stack"]

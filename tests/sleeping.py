@@ -4,6 +4,7 @@ import json
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +14,13 @@ STEP_S = 0.1
 ITEMS = 8
 
 
-def train(folder: Path, passes: Sequence[Sequence[float]]) -> None:
-    """A run in `folder` whose timing passes have steps of these seconds, each of ITEMS images."""
+def train(
+    folder: Path, passes: Sequence[Sequence[float]], others: Sequence[str] = (), version: str = "", **options: Any
+) -> None:
+    """A run in `folder` whose timing passes have steps of these seconds, each of ITEMS images.
+
+    `others`: passes after those. `options`: more of the sleep framework's. `version`: another one of it.
+    """
     names = ["timing", *(f"timing.{number}" for number in range(2, len(passes) + 1))]
     request = {
         "schema": 1,
@@ -31,14 +37,21 @@ def train(folder: Path, passes: Sequence[Sequence[float]]) -> None:
                 "warmup_s": [],
                 "step_s": [second for one in passes for second in one],
                 "items": {"images": ITEMS},
+                **options,
             },
         },
-        "measure": {"passes": names, "steps": len(passes[0]), "warmup_min_steps": 1, "peak": False, "trace_steps": 1},
+        "measure": {
+            "passes": [*names, *others],
+            "steps": len(passes[0]),
+            "warmup_min_steps": 1,
+            "peak": False,
+            "trace_steps": 1,
+        },
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "request.json").write_text(json.dumps(request))
     (folder / "events.jsonl").unlink(missing_ok=True)
-    before = signal.getsignal(signal.SIGTERM)
+    before, worker.VERSION = signal.getsignal(signal.SIGTERM), version or worker.VERSION
     try:
         assert worker.main(str(folder / "request.json")) == 0
     finally:

@@ -9,8 +9,6 @@ import os
 import tempfile
 from collections.abc import Iterator
 
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-
 
 def routes() -> Iterator[tuple[str, str]]:
     """(method, path) of each route, as MLflow registers it with authentication on."""
@@ -25,12 +23,15 @@ def routes() -> Iterator[tuple[str, str]]:
         with open(f"{folder}/auth.ini", "w") as file:
             file.write(f"[mlflow]\ndefault_permission = NO_PERMISSIONS\ndatabase_uri = sqlite:///{folder}/auth.db\n")
             file.write("admin_username = admin\n")
+        from fastapi.routing import iter_route_contexts
         from mlflow.server import app, auth
+        from starlette.routing import Mount
 
-        native = auth.create_app(app)
-        for route in native.routes:
-            for method in sorted(getattr(route, "methods", None) or ()):
-                yield method, route.path
+        served = auth.create_app(app)  # FastAPI's own routes, and behind them Flask's
+        for context in iter_route_contexts(served.routes):
+            if not isinstance(context.original_route, Mount):
+                for method in sorted(context.methods or ("WEBSOCKET",)):
+                    yield method, str(context.path)
         for rule in app.url_map.iter_rules():
             for method in sorted(rule.methods or ()):
                 yield method, rule.rule
@@ -38,9 +39,9 @@ def routes() -> Iterator[tuple[str, str]]:
 
 def listing() -> list[str]:
     """The routes in order, HEAD and OPTIONS (which Flask and FastAPI add by themselves) left out."""
-    from tbd.server.guard import served
-
     found = {pair for pair in routes() if pair[0] not in ("HEAD", "OPTIONS")}
+    from tbd.server.guard import served  # after the variables are set: it loads MLflow's server
+
     return [
         f"{'served' if served(*pair) else 'closed'} {pair[0]} {pair[1]}"
         for pair in sorted(found, key=lambda p: p[::-1])

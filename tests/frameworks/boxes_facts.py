@@ -77,6 +77,23 @@ def mxnet(boxes):
     return suppressed, pooled
 
 
+def cntk(boxes):
+    import cntk as C
+
+    def suppressed(rows, scores, count):
+        order = numpy.argsort(-scores, kind="stable")[:count]
+        return order[boxes.suppress(rows[order], THRESHOLD, MOST)]
+
+    def pooled(features, regions):
+        features = numpy.ascontiguousarray(features.transpose(0, 3, 1, 2))
+        with C.default_options(dtype=features.dtype.type):
+            x, y = (C.input_variable(array.shape[1:]) for array in (features, regions))
+            found = boxes.roi_align(x, y, len(features), POOLED, STRIDE, OFFSET)
+        return found.eval({x: features, y: regions}).transpose(0, 2, 3, 1)
+
+    return suppressed, pooled
+
+
 def main():
     name, folder = sys.argv[1:]
     suppressed, pooled = globals()[name](importlib.import_module(f"tbd.frameworks.{name}.boxes"))

@@ -69,10 +69,25 @@ def mxnet(logits, steps, labels, label_lengths, weights):
     return losses.asnumpy(), gradient.asnumpy()
 
 
+def cntk(logits, steps, labels, label_lengths, weights):
+    import cntk as C
+
+    from tbd.frameworks.cntk.ctc import ctc_loss
+
+    arrays = [numpy.ascontiguousarray(a, "f8") for a in (logits.swapaxes(0, 1), steps, labels, label_lengths, weights)]
+    with C.default_options(dtype=numpy.float64):
+        inputs = [C.input_variable(array.shape[1:], needs_gradient=array.ndim == 3) for array in arrays]
+        losses = ctc_loss(C.to_sequence(inputs[0]), len(logits), *inputs[1:4])
+        total = C.reduce_sum(losses * inputs[4], C.Axis.all_axes())
+    fed = {inputs[n]: array for n, array in enumerate(arrays)}
+    gradient, found = total.grad(fed, wrt=inputs[:1], outputs=[losses.output])
+    return found.reshape(-1), gradient.swapaxes(0, 1)
+
+
 def main():
     framework, batch, result = sys.argv[1:]
     with numpy.load(batch) as arrays:
-        functions = {"pytorch": pytorch, "tensorflow": tensorflow, "jax": jax, "mxnet": mxnet}
+        functions = {"pytorch": pytorch, "tensorflow": tensorflow, "jax": jax, "mxnet": mxnet, "cntk": cntk}
         losses, gradient = functions[framework](**arrays)
     numpy.savez(result, losses=losses, gradient=gradient)
 

@@ -43,7 +43,7 @@ def by_all_paths(logits, label):
     return -numpy.log(total), probabilities - occupied / total
 
 
-@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "jax", "mxnet"])
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "jax", "mxnet", "cntk"])
 def test_the_loss_is_the_sum_over_all_paths(framework, batch, tmp_path):
     numpy.savez(tmp_path / "batch.npz", **batch)
     command = [cells.framework_python(framework), SCRIPT, framework, tmp_path / "batch.npz", tmp_path / "result.npz"]

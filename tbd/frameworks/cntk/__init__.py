@@ -10,8 +10,6 @@ NOT_ON = {
 PRECISIONS = {"cpu": ("fp32", "fp64")}
 COMPILE = ("network",)
 WITHOUT = {
-    ("deep_speech2", None, None): "deep_speech2 is not written in CNTK yet",
-    ("faster_rcnn", None, None): "faster_rcnn is not written in CNTK yet",
     ("inception_v3", None, None): "inception_v3 is not written in CNTK yet",
     ("transformer", None, None): "transformer is not written in CNTK yet",
     ("wgan", None, None): (

@@ -14,13 +14,16 @@ def channels_first(pictures):
 
 
 def convolution(x, weight, stride=1, padded=True):
-    """`weight` (out, in, rows, columns); padded: (kernel - 1) / 2 zeros on each side, kernels being odd."""
-    kernel = weight.shape[2:]
+    """`weight` (out, in, rows, columns); padded: (kernel - 1) / 2 zeros on each side, kernels being odd.
+
+    `stride`: one number, or a pair of rows and columns.
+    """
+    kernel, strides = weight.shape[2:], stride if isinstance(stride, tuple) else (stride, stride)
     if padded and any(size < n for size, n in zip(x.shape[1:], kernel)):
         # CNTK pads by itself only what is at least as large as the kernel
         edges = [(n - 1) // 2 for n in kernel]
         x, padded = C.pad(x, [(0, 0)] + [(edge, edge) for edge in edges], C.CONSTANT_PAD, 0), False
-    return C.convolution(weight, x, strides=(stride, stride), auto_padding=[False, padded, padded])
+    return C.convolution(weight, x, strides=strides, auto_padding=[False, padded, padded])
 
 
 def max_pool(x, kernel, stride, padded=True):
@@ -50,6 +53,32 @@ def batch_norm(x, weight, bias, running_mean, running_variance, epsilon, momentu
         normalization_time_constant=-rows / numpy.log1p(-momentum),
         epsilon=epsilon, use_cudnn_engine=False,
     )  # fmt: skip
+
+
+def masked_batch_norm(x, real, count, weight, bias, running_mean, running_variance, epsilon, momentum):
+    """(batch norm over the values where `real`, which lies beside x, is 1, the assignments of the moved statistics).
+
+    Features are the first axis of x, a picture or a sequence; `count`: how many real values of each the batch has.
+    """
+    beside = (x.shape[0],) + (1,) * (len(x.shape) - 1)
+    mean = total_of_features(x * real) / count
+    centred = (x - mean) * real
+    variance = total_of_features(C.square(centred)) / count
+    moved = [
+        C.assign(running, (1 - momentum) * running + momentum * C.reshape(new, running.shape))
+        for running, new in ((running_mean, mean), (running_variance, variance * count / C.element_max(count - 1, 1)))
+    ]
+    scale = C.reshape(weight, beside) / C.sqrt(variance + epsilon)
+    return centred * scale + C.reshape(bias, beside), moved
+
+
+def total_of_features(x):
+    """The sum over rows, steps and all but the first axis, without a batch axis; axes keep their places."""
+    if len(x.shape) > 1:
+        x = C.reduce_sum(x, tuple(range(1, len(x.shape))))
+    if len(x.dynamic_axes) > 1:
+        x = C.sequence.reduce_sum(x)
+    return C.reduce_sum(x, C.Axis.default_batch_axis())
 
 
 def mean_of_pixels(x):

@@ -36,15 +36,13 @@ def anchor_grid(height, width, scales):
 
 def overlaps(boxes, others):
     """(boxes, others): intersection over union of each pair, 0 where two boxes have no area in common."""
-    corner = numpy.maximum(boxes[:, None, :2], others[None, :, :2])
-    opposite = numpy.minimum(boxes[:, None, 2:], others[None, :, 2:])
-    intersection = numpy.prod(numpy.maximum(opposite - corner, 0), -1)
-    union = areas(boxes)[:, None] + areas(others)[None, :] - intersection
+    x1, y1, x2, y2 = (boxes[:, n, None] for n in range(4))
+    left, top, right, bottom = others.T
+    across = numpy.maximum(numpy.minimum(x2, right) - numpy.maximum(x1, left), 0)
+    down = numpy.maximum(numpy.minimum(y2, bottom) - numpy.maximum(y1, top), 0)
+    intersection = across * down
+    union = (x2 - x1) * (y2 - y1) + (right - left) * (bottom - top) - intersection
     return numpy.divide(intersection, union, out=numpy.zeros_like(intersection), where=intersection > 0)
-
-
-def areas(boxes):
-    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
 def encode(boxes, targets):

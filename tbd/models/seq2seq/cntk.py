@@ -1,16 +1,15 @@
 """The attention-based LSTM translation network in CNTK. See specification.py for the definition. Python 3.6 syntax.
 
-Sentences are CNTK's sequences, as long as the batch's arrays: of sequences of their own lengths it wants one that has
-the arrays' length, which not every batch has. The layers run over the padding too: it comes last, so nothing before it
-depends on it, no attention falls on it, and the state "that stays as it is past a sentence's length" is the one at the
-last real word. What doesn't depend on the step before (the products of the embedded words, the attention's keys, the
-vocabulary's logits) is one product over all steps, outside the loops.
+Sentences are CNTK's sequences, as long as the batch's arrays. The padding comes last, so nothing before it depends on
+it, no attention falls on it, and the state "that stays as it is past a sentence's length" is the one at the last real
+word. What doesn't depend on the step before (the products of the embedded words, the attention's keys, the vocabulary's
+logits) is one product over all steps, outside the loops.
 """
 
 import cntk as C
-import numpy
 
 from tbd.frameworks.cntk.layers import cross_entropy, dense, sum_of_all
+from tbd.frameworks.cntk.recurrence import along, delayed, looped
 
 NOWHERE = -1e30  # a score that softmax makes 0
 
@@ -21,18 +20,17 @@ class Network:
     def __init__(self, specification, weights):
         self.weights = weights
         self.layers, self.width = (specification.options[name] for name in ("layers", "width"))
-        self.zero = C.Constant(0, shape=(self.width,), dtype=weights["output"].dtype)
 
     def __call__(self, inputs, update, rows):
         source = C.to_sequence(C.gather(self.weights["encoder.embedding"], inputs["source"]))
         target = C.to_sequence(C.gather(self.weights["decoder.embedding"], inputs["target_input"]))
-        lengths = inputs["source_length"]
-        memory, state = self.encode(source, along(source, inputs["source"], C.equal, lengths - 1))
-        attentional = self.decode(target, memory, along(source, inputs["source"], C.less, lengths), state)
+        lengths, (words,) = inputs["source_length"], inputs["source"].shape
+        memory, state = self.encode(source, along(source, words, C.equal, lengths - 1))
+        attentional = self.decode(target, memory, along(source, words, C.less, lengths), state)
         labels = C.to_sequence_like(C.reshape(inputs["target_output"], (-1, 1)), target)
         labels = C.stop_gradient(C.reshape(labels, ()))  # else CNTK looks for one, by the target's words
         losses = cross_entropy(dense(attentional, self.weights["output"]), labels)
-        real = along(target, inputs["target_input"], C.less, inputs["target_length"])
+        real = along(target, inputs["target_input"].shape[0], C.less, inputs["target_length"])
         return sum_of_all(losses * real) / sum_of_all(inputs["target_length"]), []
 
     def encode(self, x, last):
@@ -41,7 +39,7 @@ class Network:
         for layer in range(self.layers):
             prefix = "encoder.%d." % layer
             gates = dense(x, self.weights[prefix + "input"], self.weights[prefix + "bias"])
-            (h, before_h), (c, before_c) = (self.before(x) for _ in range(2))
+            (h, before_h), (c, before_c) = (delayed(x, self.width) for _ in range(2))
             h_now, c_now = lstm(gates + dense(before_h, self.weights[prefix + "hidden"]), before_c)
             x, c = looped([h, c], [h_now, c_now])
             final.append((C.sequence.reduce_sum(x * last), C.sequence.reduce_sum(c * last)))
@@ -59,12 +57,12 @@ class Network:
         of_h, of_context = (C.slice(w["attention.output"], 1, n * width, (n + 1) * width) for n in range(2))
         gates = dense(target, by_word, w["decoder.0.bias"])
 
-        fed, before = self.before(target)
+        fed, before = delayed(target, width)
         holders, after = [fed], []
         x = None
         for layer in range(self.layers):
             prefix = "decoder.%d." % layer
-            (h, before_h), (c, before_c) = (self.before(target, initial) for initial in state[layer])
+            (h, before_h), (c, before_c) = (delayed(target, width, initial) for initial in state[layer])
             if layer:
                 gates = dense(x, w[prefix + "input"], w[prefix + "bias"])
             else:
@@ -78,25 +76,6 @@ class Network:
         context = C.reshape(C.reduce_sum(weight * values, 0), (width,))
         attentional = dense(x, of_h) + dense(context, of_context)
         return looped(holders, [attentional] + after)[0]
-
-    def before(self, sequence, initial=None):
-        """(a placeholder of a recurrent vector along the sequence, its value one step before)."""
-        holder = C.placeholder((self.width,), dynamic_axes=sequence.dynamic_axes)
-        return holder, C.sequence.past_value(holder, initial_state=self.zero if initial is None else initial)
-
-
-def looped(holders, functions):
-    """The Functions, whose placeholders are themselves, in order."""
-    together = C.combine(functions)
-    together.replace_placeholders(dict(zip(holders, together.outputs)))
-    return together.outputs
-
-
-def along(sequence, ids, comparison, lengths):
-    """A sequence like the other, which is made from `ids`, of 1 where comparison(position, length) holds, else of 0."""
-    count = ids.shape[0]
-    positions = C.Constant(numpy.arange(count).reshape(count, 1), dtype=ids.dtype)
-    return C.stop_gradient(C.to_sequence_like(comparison(positions, C.reshape(lengths, (1, 1))), sequence))
 
 
 def lstm(gates, c):

@@ -299,4 +299,34 @@ def in_mxnet(fault):
     }[fault]()
 
 
-PLANTED = {"pytorch": in_pytorch, "tensorflow": in_tensorflow, "jax": in_jax, "mxnet": in_mxnet}
+def in_cntk(fault):
+    import cntk as C
+
+    from tbd.frameworks.cntk import recurrence
+    from tbd.frameworks.cntk.layers import dense
+    from tbd.models.deep_speech2 import cntk
+
+    def recurrent(cell, x, delay, w, u, b):
+        width = u.shape[1]
+        of_gates, of_n = C.slice(u, 0, 0, 2 * width), C.slice(u, 0, 2 * width, 3 * width)
+        holder, h = recurrence.delayed(x, width, delay=delay)
+        r = C.sigmoid(C.slice(dense(x, w, b), 0, 0, width) + C.slice(dense(h, of_gates), 0, 0, width))
+        # the reset gate is in the product, so the cell's own is to be 1
+        of_state = C.splice(dense(h, of_gates), dense(r * h, of_n))
+        known = C.splice(C.slice(dense(x, w, b), 0, 0, width) * 0 + 1e4, C.slice(dense(x, w, b), 0, width, 3 * width))
+        return recurrence.looped([holder], [cell(known, of_state, h)])[0]
+
+    def mean_ctc_loss(logits, longest, steps, labels, label_lengths):
+        return right["ctc_loss"](logits, longest, steps, labels, label_lengths) / label_lengths
+
+    right = dict(vars(cntk))
+    return {
+        "no_mask": lambda: unittest.mock.patch.object(
+            cntk, "real_steps", lambda steps, longest: right["real_steps"](steps + longest, longest)
+        ),
+        "mean_by_length": lambda: unittest.mock.patch.object(cntk, "ctc_loss", mean_ctc_loss),
+        "reset_before_product": lambda: unittest.mock.patch.object(cntk, "recurrent", recurrent),
+    }[fault]()
+
+
+PLANTED = {"pytorch": in_pytorch, "tensorflow": in_tensorflow, "jax": in_jax, "mxnet": in_mxnet, "cntk": in_cntk}

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from tbd.config.plan import GO, Plan, plan, repeated
 from tbd.display import Progress, summary
-from tbd.launch import environments, programs, project
+from tbd.launch import environments, job, programs, project
 from tbd.launch.variables import visible_gpus
 from tbd.launch.watch import phase_of, watch
 from tbd.measure.figures import Figures, compute
@@ -50,6 +50,9 @@ def run_job(config: DictConfig, overrides: str = "", parent: Spool | None = None
             progress.phase("record")
             opened.result()
             figures, notes = record(spool, settings(planned))
+    if planned.engine is not None:
+        where = f"{hardware_of(planned)}, started by {planned.engine.name} ({planned.engine.why})"
+        notes.insert(0, f"ranks    {where}")
     summary(planned.title, ending.status, ending.cause, figures, notes)
     if ending.status == status.INTERRUPTED:
         raise KeyboardInterrupt
@@ -70,6 +73,11 @@ def open_spool(planned: Plan, overrides: str, parent: Spool | None) -> Spool:
     spool.write_config(OmegaConf.to_yaml(OmegaConf.create(planned.config)))
     spool.write_request(planned.request(spool.id, spool.path))
     return spool
+
+
+def hardware_of(planned: Plan) -> str:
+    hardware = planned.config["hardware"]
+    return f"{planned.world_size} on {hardware['nodes']} node(s), {hardware['devices']} each"
 
 
 def settings(planned: Plan) -> Settings:
@@ -101,7 +109,7 @@ def train(planned: Plan, spool: Spool, progress: Progress) -> Ended:
     except Ended as ending:
         return ending
     except KeyboardInterrupt:
-        phase = phase_of(spool.path / "events.jsonl")
+        phase = phase_of(spool.events_path)
         return Ended(status.INTERRUPTED, f"interrupted by Ctrl-C or SIGTERM in the phase {phase}")
     except OSError as error:
         return Ended(status.CRASHED, f"{error.filename or spool.path}: {error.strerror or error}")
@@ -122,22 +130,50 @@ def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
     spool.write_request(planned.request(spool.id, spool.path))
 
     enter(spool, progress, "launch")
-    request = spool.path / "request.json"
-    hardware = c["hardware"]
-    gpus = visible_gpus(hardware["devices"]) if hardware["device"] == "gpu" else None
-    process = project.start(environment, found, request, hardware["threads"], spool.path / "worker.log", gpus)
     passes = repeated(measure["passes"], measure["repeats"])
-    stream = Stream(progress, spool, settings(planned), spool.path / GO, passes)
-    try:
-        with contextlib.closing(stream), Sampler(spool, process.pid, gpus=gpus is not None, visible_gpus=gpus):
-            events = spool.path / "events.jsonl"
-            name, cause = watch(process, events, spool.path / GO, len(passes), measure["timeout_s"], stream)
-    except BaseException:  # Ctrl-C before the watch has begun: the worker is there already
-        process.terminate()
-        raise
+    with contextlib.closing(Stream(progress, spool, settings(planned), spool.path / GO, passes)) as stream:
+        start = launch_ranks if planned.world_size > 1 else launch_one
+        name, cause = start(planned, spool, environment, found, stream)
     if name == status.CRASHED and shutil.disk_usage(spool.path).free < ROOM_FOR_AN_EVENT:
         cause = f"the disk is full: {spool.path} ({cause})"
     return Ended(name, cause)
+
+
+def launch_one(
+    planned: Plan, spool: Spool, environment: environments.Environment, found: project.Project, stream: Stream
+) -> tuple[str, str]:
+    """(status, cause) of the one worker of a run on one device."""
+    hardware, measure = planned.config["hardware"], planned.config["measure"]
+    request = spool.path / "request.json"
+    gpus = visible_gpus(hardware["devices"]) if hardware["device"] == "gpu" else None
+    process = project.start(environment, found, request, hardware["threads"], spool.path / "worker.log", gpus)
+    try:
+        with Sampler(spool, process.pid, gpus=gpus is not None, visible_gpus=gpus):
+            events, passes = spool.path / "events.jsonl", len(repeated(measure["passes"], measure["repeats"]))
+            return watch(process, events, spool.path / GO, passes, measure["timeout_s"], stream)
+    except BaseException:  # Ctrl-C before the watch has begun: the worker is there already
+        process.terminate()
+        raise
+
+
+def launch_ranks(
+    planned: Plan, spool: Spool, environment: environments.Environment, found: project.Project, stream: Stream
+) -> tuple[str, str]:
+    """(status, cause) of a run of several ranks, which agents on its nodes start and watch."""
+    hardware, engine = planned.config["hardware"], planned.engine
+    assert engine is not None
+    launch = {
+        "command": project.command_in(environment, found),
+        "folder": str(found.folder),
+        "binaries": str(environment.binaries),
+        "home": str(environment.home),
+        "engine": engine.name,
+        "port": hardware["port"],
+        "timeout_s": planned.config["measure"]["timeout_s"],
+    }
+    job.write_launch(spool.path, launch)
+    running = job.start(engine, hardware, spool.path, os.environ)
+    return job.watch(running, job.Follower(spool.path, hardware["nodes"], planned.world_size), stream)
 
 
 def enter(spool: Spool, progress: Progress, phase: str) -> None:

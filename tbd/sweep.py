@@ -60,7 +60,7 @@ def end() -> int:
     """
     from tbd.display import sweep_summary
     from tbd.tracking import follower
-    from tbd.tracking.sweeps import jobs_of
+    from tbd.tracking.sweeps import jobs_of, revise
 
     if not _open:
         return 0
@@ -72,5 +72,6 @@ def end() -> int:
     cause = f"{failed} of {len(jobs)} jobs did not end ok" if failed else ""
     spool.end(status.INTERRUPTED if interrupted else status.OK, cause)
     follower.follow(spool, where)
+    revise(spool, where)
     sweep_summary(f"sweep {os.path.relpath(spool.path)}", jobs)
     return next((job.exit_code for job in jobs if job.exit_code != 0), 0)

@@ -112,6 +112,20 @@ def in_phase(folder: Path, name: str) -> Callable[[], bool]:
     return look
 
 
+def in_rank_phase(folder: Path, name: str, ranks: int) -> Callable[[], bool]:
+    """Whether so many ranks of the run in the folder have begun the phase."""
+
+    def look() -> bool:
+        there = [
+            any(event.get("event") == "phase" and event["name"] == name for event in events(rank))
+            for spool in spools(folder)
+            for rank in spool.glob("ranks/*")
+        ]
+        return sum(there) == ranks
+
+    return look
+
+
 def interrupt(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Ctrl-C, as the terminal sends it to its foreground process group; gives (exit code, what was said)."""
     os.killpg(process.pid, signal.SIGINT)

@@ -8,12 +8,6 @@ from typing import Any
 
 from tbd import data, frameworks, models
 
-# What can't be launched yet whatever the framework, by the name of the hardware group.
-HARDWARE_TO_COME = {
-    "multi_gpu": "training on several GPUs is not built yet: use hardware=cpu",
-    "multi_node": "training on several machines is not built yet: use hardware=cpu",
-}
-
 
 def unsupported(
     model: str,
@@ -39,6 +33,15 @@ def unsupported(
         return f"{model} is not written in {framework}: it is in {', '.join(written)}"
     refusal: str | None = frameworks.refusal(framework, device, precision, compiler or facts.COMPILE[0])
     return refusal
+
+
+def alone(framework: str, device: str, devices: int) -> str | None:
+    """Why the framework can't train on so many devices together, or None where it can."""
+    if devices == 1 or device in frameworks.together(framework):
+        return None
+    able = [name for name in frameworks.names() if device in frameworks.together(name)]
+    reason = f"{framework} trains on one {device} at a time here, not on {devices} together: hardware.devices=1"
+    return reason + (f", or framework={' or '.join(able)}" if able else "")
 
 
 def compilers() -> list[str]:

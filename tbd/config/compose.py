@@ -1,6 +1,7 @@
 """From the command line to configurations: Hydra's composition, with its errors turned into one plain line each."""
 
 import itertools
+import math
 import os
 import re
 from difflib import get_close_matches
@@ -18,13 +19,24 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from tbd.config.errors import BadConfig
 from tbd.config.schema import Config
+from tbd.frameworks.cuda import compute_capability
 from tbd.launch.files import project_file
 
 
 def register() -> None:
-    """Tell Hydra the types of tbd/config/schema.py and the resolver `cores`. May be called again."""
+    """Tell Hydra the types of tbd/config/schema.py and the resolvers of conf/. May be called again.
+
+    `cores`: those that this process may use, or with a number each one's share of them. `accelerator`: gpu where this
+    machine has one, else cpu.
+    """
     ConfigStore.instance().store(name="schema", node=Config)
-    OmegaConf.register_new_resolver("cores", lambda: len(os.sched_getaffinity(0)), replace=True)
+    OmegaConf.register_new_resolver("cores", cores, replace=True)
+    OmegaConf.register_new_resolver("accelerator", lambda: "gpu" if compute_capability(0) else "cpu", replace=True)
+
+
+def cores(*shared_by: int) -> int:
+    """The cores that this process may use, divided by these numbers, at least 1."""
+    return max(1, len(os.sched_getaffinity(0)) // math.prod(max(1, number) for number in shared_by))
 
 
 def config_folder() -> Path:

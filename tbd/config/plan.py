@@ -12,7 +12,8 @@ from tbd.config import cells
 from tbd.config.errors import BadConfig
 from tbd.config.schema import Config, Framework, Hardware, Measure, Tracking
 from tbd.frameworks.base import PRECISIONS
-from tbd.launch import managers, project
+from tbd.launch import engines, managers, project
+from tbd.launch.engines import Engine
 from tbd.launch.environments import home
 from tbd.tracking import access
 from tbd.tracking.redaction import without_credentials
@@ -27,11 +28,18 @@ GO = ".go"  # the file that tells the worker that nothing else is going on any m
 class Plan:
     """One run, resolved. `config` is what was composed, with the model's options filled in.
 
-    `unsupported`: why this combination of model, framework and hardware can't run; None where it can.
+    `unsupported`: why this combination of model, framework and hardware can't run; None where it can. `engine`: what
+    starts several ranks; None where there is one.
     """
 
     config: dict[str, Any]
     unsupported: str | None
+    engine: Engine | None = None
+
+    @property
+    def world_size(self) -> int:
+        """Ranks: a process for each device of each node."""
+        return int(self.config["hardware"]["devices"] * self.config["hardware"]["nodes"])
 
     @property
     def title(self) -> str:
@@ -44,6 +52,9 @@ class Plan:
         named = {
             f"tbd.{group}": str(self.config[group]["name"]) for group in ("model", "framework", "hardware", "data")
         }
+        if self.engine is not None:
+            named["tbd.engine"] = f"{self.engine.name}: {self.engine.why}"
+            named["tbd.ranks"] = str(self.world_size)
         return {**named, **{f"tbd.{key}": self.config[key] for key in ("precision", "compile") if self.config[key]}}
 
     def request(self, spool_id: str, output: Path) -> dict[str, Any]:
@@ -61,11 +72,11 @@ class Plan:
             "compile": c["compile"],
             "model": {key: value for key, value in c["model"].items() if key != "default_batch_size"},
             "framework": {"name": c["framework"]["name"], "options": c["framework"]["options"]},
-            "hardware": c["hardware"],
+            "hardware": {key: c["hardware"][key] for key in ("name", "device", "devices", "nodes", "threads")},
             "data": c["data"],
             "measure": measure,
             "rank": 0,
-            "world_size": 1,
+            "world_size": self.world_size,
             "go": GO,
         }
 
@@ -77,6 +88,7 @@ def plan(config: DictConfig) -> Plan:
     values: dict[str, Any] = {str(key): value for key, value in composed.items() if key != "hydra"}
     check_given(values)
     check_keys(values)
+    resolve_batch_size(values)
     check_numbers(values)
     check_choices(values)
     check_hardware(values["hardware"])
@@ -85,15 +97,17 @@ def plan(config: DictConfig) -> Plan:
     resolve_data(values)
     resolve_project(values["framework"])
     model, hardware = values["model"], values["hardware"]
-    reason = cells.HARDWARE_TO_COME.get(hardware["name"])
+    reason = None
     framework = values["framework"]["name"]
     if values["framework"]["project"] is None:  # one of somebody else's says itself what it can't do
         if values["compile"] is None:
             values["compile"] = frameworks.facts(framework).COMPILE[0]
-        reason = reason or cells.unsupported(
+        devices = hardware["devices"] * hardware["nodes"]
+        reason = cells.unsupported(
             model["name"], model, framework, hardware["device"], values["precision"], values["compile"]
-        )
-    return Plan(values, reason)
+        ) or cells.alone(framework, hardware["device"], devices)
+    several = hardware["devices"] * hardware["nodes"] > 1
+    return Plan(values, reason, engines.choose(hardware["engine"], hardware["nodes"]) if several else None)
 
 
 def repeated(passes: list[str], repeats: int) -> list[str]:
@@ -161,12 +175,29 @@ def check_choices(values: dict[str, Any]) -> None:
 
 def check_hardware(hardware: dict[str, Any]) -> None:
     name, devices, nodes = hardware["name"], hardware["devices"], hardware["nodes"]
-    if name == "multi_node" and nodes < 2:
-        raise BadConfig(f"hardware=multi_node with hardware.nodes={nodes}: at least 2 nodes, or hardware=cpu")
-    if name == "multi_gpu" and devices < 2:
-        raise BadConfig(f"hardware=multi_gpu with hardware.devices={devices}: at least 2, or hardware=single_gpu")
-    if name in ("cpu", "single_gpu") and (devices, nodes) != (1, 1):
-        raise BadConfig(f"hardware={name} is one device of one machine, not {devices} on each of {nodes}")
+    if name == "single_gpu" and (devices, nodes) != (1, 1):
+        raise BadConfig(
+            f"hardware=single_gpu is one device of one machine, not {devices} on each of {nodes}: "
+            "hardware=multi_gpu or multi_node"
+        )
+    if hardware["engine"] not in engines.NAMES:
+        raise BadConfig(f"hardware.engine={hardware['engine']} is not one of {', '.join(engines.NAMES)}")
+    if hardware["port"] is not None and not 1 <= hardware["port"] <= 65535:
+        raise BadConfig(f"hardware.port={hardware['port']} is no port: 1 to 65535, or null for a free one")
+    for key in hardware["slurm"]:
+        if key not in engines.SLURM_OPTIONS:
+            raise BadConfig(f"hardware.slurm.{key} is not one of {', '.join(engines.SLURM_OPTIONS)}")
+
+
+def resolve_batch_size(values: dict[str, Any]) -> None:
+    """The batch of a device, where that of all together is given."""
+    together, hardware = values["batch_size_global"], values["hardware"]
+    if together is None:
+        return
+    devices = hardware["devices"] * hardware["nodes"]
+    if devices < 1 or together < devices or together % devices:
+        raise BadConfig(f"batch_size_global={together} can't be shared out evenly among {devices} devices")
+    values["batch_size"] = together // devices
 
 
 def check_keys(values: dict[str, Any]) -> None:

@@ -13,6 +13,9 @@ class Hardware:
     devices: int = 1  # on each node
     nodes: int = 1
     threads: int = 1  # CPU threads of each worker
+    engine: str = "auto"  # what starts several ranks: tbd/launch/engines.py
+    port: int | None = None  # where ranks meet; any free one by default
+    slurm: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -60,6 +63,7 @@ class Config:
     measure: Measure = field(default_factory=Measure)
     tracking: Tracking = field(default_factory=Tracking)
     batch_size: int = MISSING
+    batch_size_global: int | None = None
     precision: str = "fp32"
     compile: str | None = None
     seed: int = 1

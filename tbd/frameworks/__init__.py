@@ -6,6 +6,7 @@ The facts are read without importing the framework, which the controller doesn't
     PRECISIONS  {device: what it trains in there, of those in tbd/frameworks/base.py}
     COMPILE     what `compile` may be, the framework's usual first
     NOT_ON      why not on a device that is missing there, {device: reason}; may be missing itself
+    TOGETHER    devices of which several can train together, a rank each; may be missing, as ()
     WITHOUT     what it can't express faithfully, {(model, option, value): reason}; (model, None, None): the whole model
 """
 
@@ -24,6 +25,11 @@ def names():
 def facts(name):
     """The module of plain facts of a framework."""
     return importlib.import_module("tbd.frameworks." + name)
+
+
+def together(name):
+    """The devices of which several can train together in the framework."""
+    return getattr(facts(name), "TOGETHER", ())
 
 
 def refusal(name, device, precision, compiler):

@@ -14,6 +14,7 @@ each step is what step_ends() tells.
 
 import collections
 import platform
+import zlib
 
 # What a run's precision means. `storage`: the type of weights, gradients, optimizer state and statistics, and of all
 # arithmetic that is no product. `products`: what the factors of matrix products and convolutions are rounded to; their
@@ -45,9 +46,15 @@ class Unsupported(Exception):
 class Framework(object):
     """One framework, imported when the object is made, with the threads and the device that the request asks for.
 
-    `request` is docs/request.md with one key more: request["pass"] is what this process does, "timing", "trace" or
+    `request` is docs/request.md with two keys more. request["pass"] is what this process does, "timing", "trace" or
     "memory". Settings that a pass needs before the import, such as an allocator that records, hang on it; it may be
-    missing, and nothing may be set that a timing pass doesn't want.
+    missing, and nothing may be set that a timing pass doesn't want. request["peers"] is the tbd.worker.peers.Peers of a
+    run of several ranks, for what the framework's own runtime must be told before it joins them.
+
+    Of several ranks each has its own rows of the batch. A step's gradients are those of the batch of all ranks: the
+    mean of the ranks' own, each by its share of what the loss is a mean over (specification.loss_weight), and a loss is
+    multiplied by that share too, so that the mean of the ranks' losses is the whole batch's. Statistics of batch norm
+    are a rank's own. What a rank draws at random is its own too (random_seed).
     """
 
     name = None
@@ -63,6 +70,18 @@ class Framework(object):
     def global_batch_size(self):
         """The batch of all devices together, by which a specification chooses its optimizers."""
         return self.request["batch_size"] * self.request["world_size"]
+
+    @property
+    def random_seed(self):
+        """The seed of what the framework itself draws, dropout's masks: another in each rank, the run's in rank 0."""
+        if self.request["rank"] == 0:
+            return self.request["seed"]
+        mixed = zlib.crc32(("%d %d" % (self.request["seed"], self.request["rank"])).encode("ascii"))
+        return mixed & 0x7FFFFFFF  # what every framework's generator takes
+
+    def peer_lost(self, error):
+        """True where the exception means that the exchange with the other ranks broke off."""
+        return False
 
     def version(self):
         """The framework's version, such as "2.13.0+cpu"."""
@@ -106,6 +125,12 @@ class Training(object):
     def step_ends(self):
         """When the device was done with each step since the wait() before the last one: a list, in order, of seconds on
         the clock of time.monotonic(). Called after a wait(). None where a step is done when step() returns.
+        """
+        return None
+
+    def exchanged(self):
+        """Of the last step, {"exchange_s": seconds in which any exchange with other ranks was under way,
+        "exchange_wait_s": seconds that the step stood still for one}. None where that isn't known, or with one rank.
         """
         return None
 

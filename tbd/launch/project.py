@@ -127,6 +127,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
+def command_in(environment: "Environment", project: Project) -> str:
+    """The worker's shell command in the environment, with REQUEST where the path of the request goes."""
+    known = environment.mlproject_digest == project.mlproject_digest
+    return environment.worker_template if known else project.worker_template()
+
+
 def start(
     environment: "Environment", project: Project, request: Path, threads: int, log: Path, gpus: str | None = None
 ) -> Process:
@@ -135,9 +141,7 @@ def start(
     `gpus`: of a run on GPUs those that it may see, as CUDA_VISIBLE_DEVICES names them.
     The working folder is the project's, as MLflow has it. Raises BadProject, or OSError where nothing can be started.
     """
-    known = environment.mlproject_digest == project.mlproject_digest
-    template = environment.worker_template if known else project.worker_template()
-    command = template.replace(REQUEST, shlex.quote(str(request.resolve())))
+    command = command_in(environment, project).replace(REQUEST, shlex.quote(str(request.resolve())))
     variables = worker_variables(Path(environment.binaries), import_folder(environment.home), threads)
     if gpus is not None:
         variables.update(gpu_variables(gpus))

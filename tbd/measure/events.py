@@ -18,6 +18,7 @@ from tbd.measure import jsonl
 
 Array = NDArray[np.float64]
 SCHEMA = 1
+COLUMNS = ("flops", "data_wait_s", "exchange_wait_s", "exchange_s")  # of steps, each a number a step where given
 
 
 class Absent(Exception):
@@ -26,11 +27,13 @@ class Absent(Exception):
 
 @dataclass(frozen=True)
 class Header:
-    """`wall_time`: Unix seconds at `t`. `cores`: that the run may use, as the controller says."""
+    """`wall_time`: Unix seconds at `t`. `cores`: that the run may use, as the controller says; `boot_id`: of the
+    machine's start, by which two processes know that their clocks are the same."""
 
     t: float
     wall_time: float
     cores: float | None
+    boot_id: str = ""
 
     def wall(self, t: float) -> float:
         """Unix seconds at the monotonic time `t`."""
@@ -44,15 +47,30 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Clock:
+    """Rank 0's monotonic clock is `offset_s` ahead of this rank's, give or take `error_s`."""
+
+    offset_s: float
+    error_s: float
+
+
+@dataclass(frozen=True)
 class Model:
+    """`exchanged_bytes`: of all gradients that the ranks exchange in a step; None with one rank."""
+
     unit: str
     weights_bytes: float | None
     optimizer_state_bytes: float | None
+    exchanged_bytes: float | None = None
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Consecutive steps of one phase, one value a step; `flops` and `data_wait_s` are None where not given."""
+    """Consecutive steps of one phase, one value a step; what isn't given is None.
+
+    `exchange_wait_s`, `exchange_s`: seconds that the step stood still for an exchange with other ranks, and in which
+    any was under way.
+    """
 
     phase: str
     first: int
@@ -60,6 +78,8 @@ class Steps:
     items: dict[str, Array]
     flops: Array | None
     data_wait_s: Array | None
+    exchange_wait_s: Array | None = None
+    exchange_s: Array | None = None
 
     def __len__(self) -> int:
         return len(self.end)
@@ -85,7 +105,8 @@ class Steady:
 class Window:
     """The timed steps: `begin` and `end` were taken right after a synchronisation. `cpu_s`: of the worker's process.
 
-    `emulator_s`: seconds that the worker waited for emulators; None where it has none.
+    `emulator_s`: seconds that the worker waited for emulators; None where it has none. `sent_bytes`: over TCP, of a
+    rank of several.
     """
 
     begin: float
@@ -93,6 +114,7 @@ class Window:
     steps: int
     cpu_s: float | None
     emulator_s: float | None = None
+    sent_bytes: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -169,8 +191,8 @@ class Sample:
 
 T = TypeVar("T")
 Record = (
-    Header | Phase | Model | Steps | StepEnds | Steady | Window | Losses | MatrixProduct | Trace | Memory | Missing
-    | Warned | End | Sample
+    Header | Phase | Clock | Model | Steps | StepEnds | Steady | Window | Losses | MatrixProduct | Trace | Memory
+    | Missing | Warned | End | Sample
 )  # fmt: skip
 
 
@@ -206,10 +228,15 @@ class Log:
 
 @dataclass
 class Logs:
-    """What the processes of one run wrote. `passes`: timing (timing.2, ... its repeats), trace, memory."""
+    """What the processes of one run wrote. `passes`: timing (timing.2, ... its repeats), trace, memory.
+
+    Of a run of several ranks, `ranks` has each rank's own passes, `nodes` what each node's agent wrote.
+    """
 
     passes: dict[str, Log] = field(default_factory=dict)
     controller: Log = field(default_factory=Log)
+    ranks: dict[int, dict[str, Log]] = field(default_factory=dict)
+    nodes: dict[int, Log] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -219,31 +246,48 @@ def read(spool: Path) -> Logs:
     What was written in another schema is left out, with a warning: its numbers could mean something else.
     """
     found = Logs()
-    for file in ("events.jsonl", "controller.jsonl"):
-        objects, dropped = jsonl.read(spool / file)
-        logs: dict[str, Log] = {}
-        for thing in objects:
-            name, event = thing.get("pass", ""), thing.get("event")
-            if not isinstance(name, str) or not isinstance(event, str):
-                dropped += 1
-                continue
-            if event == "header":
-                logs[name] = _begun(logs.get(name), thing)
-            if event in _PARSERS:
-                try:
-                    logs.setdefault(name, Log()).records.append(_PARSERS[event](thing))
-                except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-                    dropped += 1
-        for name, log in logs.items():
-            if log.schema != SCHEMA:
-                found.warnings.append(f"{file} is of schema {log.schema!r}, this version reads {SCHEMA}: left out")
-            elif file == "controller.jsonl":
-                found.controller.records += log.records
-            else:
-                found.passes[name] = log
-        if dropped:
-            found.warnings.append(f"{file}: {dropped} damaged line(s) dropped")
+    found.passes = _logs(spool, "events.jsonl", found.warnings)
+    found.controller = _whole(_logs(spool, "controller.jsonl", found.warnings))
+    for number in _numbered(spool / "ranks"):
+        found.ranks[number] = _logs(spool, f"ranks/{number}/events.jsonl", found.warnings)
+    for number in _numbered(spool / "nodes"):
+        found.nodes[number] = _whole(_logs(spool, f"nodes/{number}/agent.jsonl", found.warnings))
     return found
+
+
+def _logs(spool: Path, file: str, warnings: list[str]) -> dict[str, Log]:
+    """{pass: its log} of one file of events."""
+    objects, dropped = jsonl.read(spool / file)
+    logs: dict[str, Log] = {}
+    for thing in objects:
+        name, event = thing.get("pass", ""), thing.get("event")
+        if not isinstance(name, str) or not isinstance(event, str):
+            dropped += 1
+            continue
+        if event == "header":
+            logs[name] = _begun(logs.get(name), thing)
+        if event in _PARSERS:
+            try:
+                logs.setdefault(name, Log()).records.append(_PARSERS[event](thing))
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+                dropped += 1
+    for name, log in list(logs.items()):
+        if log.schema != SCHEMA:
+            warnings.append(f"{file} is of schema {log.schema!r}, this version reads {SCHEMA}: left out")
+            del logs[name]
+    if dropped:
+        warnings.append(f"{file}: {dropped} damaged line(s) dropped")
+    return logs
+
+
+def _whole(logs: dict[str, Log]) -> Log:
+    """What a process that knows no passes wrote."""
+    return Log(records=[record for log in logs.values() for record in log.records])
+
+
+def _numbered(folder: Path) -> list[int]:
+    """The folders within that are called by a number, in order."""
+    return sorted(int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal())
 
 
 def _begun(log: Log | None, header: dict[str, Any]) -> Log:
@@ -299,7 +343,7 @@ def _ends(value: Any) -> Array:
 
 def _steps(thing: dict[str, Any]) -> Steps:
     end = _ends(thing["end"])
-    columns = {key: thing.get(key) for key in ("flops", "data_wait_s")}
+    columns = {key: thing.get(key) for key in COLUMNS}
     return Steps(
         phase=_text(thing["phase"]),
         first=_count(thing["first"]),
@@ -310,7 +354,7 @@ def _steps(thing: dict[str, Any]) -> Steps:
 
 
 def _window(thing: dict[str, Any]) -> Window:
-    optional = (_optional(thing.get(key)) for key in ("cpu_s", "emulator_s"))
+    optional = (_optional(thing.get(key)) for key in ("cpu_s", "emulator_s", "sent_bytes"))
     window = Window(_number(thing["begin"]), _number(thing["end"]), _count(thing["steps"]), *optional)
     if window.seconds <= 0:
         raise ValueError("the window ends before it begins")
@@ -348,10 +392,14 @@ def _sample(thing: dict[str, Any]) -> Sample:
 
 
 _PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {
-    "header": lambda e: Header(_number(e["t"]), _number(e["wall_time"]), _optional(e.get("cores"))),
+    "header": lambda e: Header(
+        _number(e["t"]), _number(e["wall_time"]), _optional(e.get("cores")), str(e.get("boot_id", ""))
+    ),
+    "clock": lambda e: Clock(_number(e["offset_s"]), _number(e["error_s"])),
     "phase": lambda e: Phase(_text(e["name"]), _number(e["t"])),
     "model": lambda e: Model(
-        _text(e["unit"]), _optional(e.get("weights_bytes")), _optional(e.get("optimizer_state_bytes"))
+        _text(e["unit"]),
+        *(_optional(e.get(key)) for key in ("weights_bytes", "optimizer_state_bytes", "exchanged_bytes")),
     ),
     "steps": _steps,
     "step_ends": lambda e: StepEnds(_text(e["phase"]), _ends(e["end"])),
@@ -394,6 +442,5 @@ def _joined(chunks: list[Steps]) -> Steps | None:
         first=0,
         end=np.concatenate([chunk.end for chunk in kept]),
         items={unit: np.concatenate([chunk.items[unit] for chunk in kept]) for unit in kept[0].items},
-        flops=column("flops"),
-        data_wait_s=column("data_wait_s"),
+        **{name: column(name) for name in COLUMNS},
     )

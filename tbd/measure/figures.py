@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tbd.measure import breakdown, events, memory, steps, throughput, trace
+from tbd.measure import breakdown, events, memory, ranks, steps, throughput, trace
 from tbd.measure.events import Absent
 from tbd.measure.metrics import METRICS
 from tbd.measure.run import Run
@@ -70,7 +70,7 @@ def of_run(run: Run) -> Figures:
     figures = Figures()
     for metric in METRICS.values():
         figures.add(metric.name, partial(metric.value, run))
-    for part in (_other_units, _repeats, _over_time, _losses, _operators, _memory_tables):
+    for part in (_other_units, _repeats, _ranks, _over_time, _losses, _clocks, _operators, _memory_tables):
         with contextlib.suppress(Absent):  # the figures that it goes with say why
             part(figures, run)
     _samples(figures, run)
@@ -107,6 +107,11 @@ def _repeats(figures: Figures, run: Run) -> None:
             {"pass": timing.name, "throughput": rate, "steps": len(timing.steps), "seconds": timing.window.seconds}
             for timing, rate in zip(run.timings, run.rates, strict=True)
         ]
+
+
+def _ranks(figures: Figures, run: Run) -> None:
+    """A row a rank of the first timing pass."""
+    figures.tables["ranks"] = run.rank_table
 
 
 def _over_time(figures: Figures, run: Run) -> None:
@@ -162,13 +167,22 @@ def _memory_tables(figures: Figures, run: Run) -> None:
     figures.tables["memory_largest"] = memory.largest_table(run.memory_record, run.memory_breakdown.position)
 
 
+def _clocks(figures: Figures, run: Run) -> None:
+    """Whether anything held the GPUs' clocks down within the windows."""
+    if run.device == "gpu":
+        figures.tags["tbd.throttled"] = ", ".join(run.throttled) or "no"
+
+
 def _samples(figures: Figures, run: Run) -> None:
-    header = run.log.controller.last(events.Header)
-    if header is None:
-        return
-    for index, sample in enumerate(run.log.controller.all(events.Sample)):
-        for name, value in sample.metrics.items():
-            figures.series.setdefault(name, []).append(Point(index, header.wall(sample.t), value))
+    """The sampled series; those of several nodes as system/<node>/..."""
+    logs = {"system/": run.log.controller, **{f"system/{node}/": log for node, log in run.log.nodes.items()}}
+    for prefix, log in logs.items():
+        header = log.last(events.Header)
+        for index, sample in enumerate(log.all(events.Sample) if header else []):
+            for name, value in sample.metrics.items():
+                assert header
+                point = Point(index, header.wall(sample.t), value)
+                figures.series.setdefault(prefix + name.removeprefix("system/"), []).append(point)
 
 
 def _warnings(figures: Figures, run: Run) -> list[str]:
@@ -176,9 +190,10 @@ def _warnings(figures: Figures, run: Run) -> list[str]:
     told = list(run.log.warnings)
     if run.several_ranks:
         told.append(run.several_ranks)
-    for log in (run.log.controller, *run.log.passes.values()):
+    for log in (run.log.controller, *run.log.nodes.values(), *run.log.passes.values()):
         told += [warned.message for warned in log.all(events.Warned)]
-        told += [f"no {missing.what}: {missing.reason}" for missing in log.all(events.Missing)]
+        if log is not run.log.controller:  # what a device doesn't count is absent, and no fault
+            told += [f"no {missing.what}: {missing.reason}" for missing in log.all(events.Missing)]
     others = figures.metrics.get("other_cpu_cores", 0.0)
     if run.cores and others > MAX_OTHERS * run.cores:
         told.append(
@@ -186,12 +201,18 @@ def _warnings(figures: Figures, run: Run) -> list[str]:
         )
     if figures.metrics.get("steady") == 0:
         told.append("the step time was not steady when the timed window began: raise measure.warmup_max_steps")
-    for part in (_timing_warnings, _trace_warnings, _memory_warnings):
+    for part in (_timing_warnings, _clock_warnings, _rank_warnings, _trace_warnings, _memory_warnings):
         try:
             told += part(run)
         except Absent:
             continue
     return list(dict.fromkeys(told))
+
+
+def _clock_warnings(run: Run) -> list[str]:
+    if run.device != "gpu" or not run.throttled:
+        return []
+    return [f"the GPU's clocks were held down during the timed steps: {', '.join(run.throttled)}"]
 
 
 def _timing_warnings(run: Run) -> list[str]:
@@ -203,6 +224,10 @@ def _timing_warnings(run: Run) -> list[str]:
         told.append(f"{skipped:.0f} updates of the timed steps were left out: their gradients overflowed in fp16")
     unseen = max((steps.unseen_share(one.times_s, one.window.seconds) for one in run.timings), key=abs)
     return told + [text for text in [steps.unseen(unseen)] if text]
+
+
+def _rank_warnings(run: Run) -> list[str]:
+    return [text for text in [ranks.stragglers(run.rank_table)] if text]
 
 
 def _trace_warnings(run: Run) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from tbd.measure import breakdown, flops, loss, memory, startup, steps, throughput, trace, utilisation
+from tbd.measure import breakdown, flops, loss, memory, ranks, startup, steps, throughput, trace, utilisation
 from tbd.measure.events import Absent
 from tbd.measure.run import Run
 
@@ -113,15 +113,7 @@ def _achieved_tflops(run: Run) -> float:
     return flops.achieved_tflops(run.column("flops"), run.seconds)
 
 
-def _everywhere(reason: str) -> dict[str, str]:
-    return {"cpu": reason, "gpu": reason}
-
-
-_NO_GPU = {"cpu": "the run has no GPU", "gpu": "no hardware counter is read yet"}
-_NO_ENERGY = {
-    "cpu": "a CPU's energy is not read yet",
-    "gpu": "not worked out yet: where the GPU counts its energy, system/gpu_N_energy_joules has the samples",
-}
+_NO_GPU = {"cpu": "the run has no GPU"}
 
 _TABLE = (
     Metric(
@@ -206,11 +198,25 @@ _TABLE = (
         )
     ),
     Metric(
-        "communication_share", SHARE, "waiting for other ranks", REST, absent_on=_everywhere("the run has one process")
+        "communication_share", SHARE, "waiting for other ranks", REST,
+        lambda run: ranks.communication_share(run.rank_steps, run.rank_seconds), ".1f",
+    ),
+    Metric(
+        "exchange_ms", "ms", "a step's exchanges with other ranks under way, median", REST,
+        lambda run: ranks.exchange_ms(run.rank_steps),
+    ),
+    Metric(
+        "exchange_overlap_share", SHARE, "of that, beside computation", REST,
+        lambda run: ranks.overlap_share(run.rank_steps), ".1f",
+    ),
+    Metric("exchanged_mb_per_step", "MB", "sent by a rank a step", REST, lambda run: run.sent_mb_per_step),
+    Metric(
+        "exchanged_of_ring", "times", "of what a ring must send at least", REST,
+        lambda run: run.sent_mb_per_step / run.ring_mb_per_step,
     ),
     Metric(
         "scaling_efficiency", SHARE, "of as many times one device's throughput", REST,
-        absent_on=_everywhere("it needs a sweep over the number of devices"),
+        lambda run: run.scaling_efficiency, ".1f",
     ),
     Metric(
         "cpu_utilization", SHARE, "CPU utilisation, of the usable cores", USE,
@@ -240,12 +246,21 @@ _TABLE = (
         "trace_disturbance", "times", "how much longer the traced steps took by the profiler", USE,
         lambda run: trace.disturbance(run.traced), ".2f",
     ),
-    Metric("fp32_utilization", SHARE, "the GPU's fp32 units busy", USE, absent_on=_NO_GPU),
-    Metric("tensor_utilization", SHARE, "the GPU's tensor cores busy", USE, absent_on=_NO_GPU),
-    Metric("sm_occupancy", SHARE, "the GPU's warp slots in use", USE, absent_on=_NO_GPU),
-    Metric("dram_utilization", SHARE, "the GPU's memory bandwidth in use", USE, absent_on=_NO_GPU),
-    Metric("energy_j_per_item", "J/item", "the device's energy an item", ENERGY, absent_on=_NO_ENERGY),
-    Metric("power_w_mean", "W", "the device's mean power", ENERGY, absent_on=_NO_ENERGY),
+    *(
+        Metric(name, SHARE, meaning, USE, partial(Run.gpu_counter, name=counter), ".1f", absent_on=_NO_GPU)
+        for name, meaning, counter in (
+            ("sm_utilization", "the GPU's multiprocessors busy", "sm_active"),
+            ("fp32_utilization", "the GPU's fp32 units busy", "fp32_active"),
+            ("tensor_utilization", "the GPU's tensor cores busy", "tensor_active"),
+            ("sm_occupancy", "the GPU's warp slots in use", "sm_occupancy"),
+            ("dram_utilization", "the GPU's memory bandwidth in use", "dram_active"),
+        )
+    ),
+    Metric(
+        "energy_j_per_item", "J/item", "the device's energy an item", ENERGY,
+        lambda run: run.energy_j / sum(float(items.sum()) for items in run.items(run.units[0])),
+    ),
+    Metric("power_w_mean", "W", "the device's mean power", ENERGY, lambda run: run.energy_j / run.seconds, ",.1f"),
     Metric(
         "memory/peak_mb", "MB", "memory, peak of the allocator", MEMORY, _memory("memory/peak_mb"), ",.1f",
         terminal=True,

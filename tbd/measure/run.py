@@ -1,13 +1,27 @@
 """The facts of one run that its figures are made of: each as it was recorded, or Absent with what became of it."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tbd.measure import breakdown, events, idle, jsonl, memory, steps, throughput, trace, utilisation
+from tbd.measure import (
+    breakdown,
+    counters,
+    events,
+    idle,
+    jsonl,
+    memory,
+    ranks,
+    siblings,
+    steps,
+    throughput,
+    trace,
+    utilisation,
+)
 from tbd.measure.events import Absent, Array
 
 
@@ -28,6 +42,9 @@ class Run:
         self.spool = spool
         self.log = events.read(spool)
         self.request = jsonl.read_object(spool / "request.json")
+        self._ranks_apart = ""  # why the ranks' logs can't be taken together
+        if self.log.ranks:
+            self._take_together()
 
     def section(self, name: str) -> dict[str, Any]:
         """A section of the request; {} where it has none."""
@@ -44,7 +61,92 @@ class Run:
         value = self.request.get("precision")
         return value if isinstance(value, str) else None
 
+    # ---- ranks
+
+    @property
+    def world_size(self) -> int:
+        value = self.request.get("world_size")
+        return value if isinstance(value, int) and value > 0 else 1
+
+    def node_of(self, rank: int) -> int:
+        devices = self.section("hardware").get("devices")
+        return rank // devices if isinstance(devices, int) and devices > 0 else 0
+
+    def machine(self, node: int) -> str:
+        """The boot id of the node's machine: nodes may be processes of one machine. "" where it is not known."""
+        header = self.log.nodes[node].last(events.Header) if node in self.log.nodes else None
+        return header.boot_id if header else ""
+
+    def _take_together(self) -> None:
+        """Make one log of the ranks' logs of each pass."""
+        names = dict.fromkeys(name for logs in self.log.ranks.values() for name in logs)
+        machines = {rank: self.machine(self.node_of(rank)) for rank in self.log.ranks}
+        self._shift: dict[str, dict[int, float]] = {}
+        for name in names:
+            logs = {rank: passes[name] for rank, passes in self.log.ranks.items() if name in passes}
+            try:
+                self._shift[name] = ranks.offsets(logs, machines)
+            except Absent as reason:
+                self._ranks_apart = str(reason)
+                return
+            self.log.passes[name] = ranks.merged(logs, self._shift[name], self.world_size)
+
+    @cached_property
+    def _timing_ranks(self) -> tuple[str, dict[int, tuple[events.Window, events.Steps]]]:
+        """(the first timing pass that is whole, {rank: its own window and timed steps}); Absent with one rank."""
+        if self.world_size == 1:
+            raise Absent("the run has one process")
+        name = self.timings[0].name
+        found = {}
+        for rank, passes in self.log.ranks.items():
+            window, timed = passes[name].last(events.Window), passes[name].steps("timed")
+            if window is not None and timed is not None:
+                found[rank] = (window, timed)
+        return name, found
+
+    @property
+    def rank_table(self) -> list[dict[str, Any]]:
+        """A row a rank: ranks.table, with its node."""
+        name, found = self._timing_ranks
+        rows = ranks.table(found, {rank: passes[name] for rank, passes in self.log.ranks.items()})
+        return [{"rank": row["rank"], "node": self.node_of(row["rank"]), **row} for row in rows]
+
+    @property
+    def rank_steps(self) -> list[events.Steps]:
+        return [timed for _, timed in self._timing_ranks[1].values()]
+
+    @property
+    def rank_seconds(self) -> float:
+        """Wall time of the window that rank_steps are of."""
+        self.rank_steps  # noqa: B018  # raises Absent with one rank
+        return self.timings[0].window.seconds
+
+    @property
+    def sent_mb_per_step(self) -> float:
+        if self.world_size == 1:
+            raise Absent("the run has one process")
+        return ranks.sent_mb_per_step(self.timings[0].window, self.world_size)
+
+    @property
+    def ring_mb_per_step(self) -> float:
+        if self.world_size == 1:
+            raise Absent("the run has one process")
+        model = self.log_of(self.timings[0].name).last(events.Model)
+        return ranks.ring_mb_per_step(model.exchanged_bytes if model else None, self.world_size)
+
+    @property
+    def scaling_efficiency(self) -> float:
+        if self.world_size == 1:
+            raise Absent("the run has one process")
+        rate = self.rate(self.units[0])
+        return ranks.scaling_efficiency(rate, self.world_size, siblings.single_throughput(self.spool, self.request))
+
     # ---- passes
+
+    @property
+    def files(self) -> Path:
+        """The folder with the trace and the memory record: of several ranks, rank 0's."""
+        return self.spool / "ranks" / "0" if self.log.ranks else self.spool
 
     @cached_property
     def asked(self) -> list[str] | None:
@@ -54,18 +156,19 @@ class Run:
 
     @property
     def several_ranks(self) -> str:
-        """Why the logs of this run are not one process's; "" where they are."""
-        ranks = sorted({rank for log in self.log.passes.values() for rank in log.ranks})
-        world_size = self.request.get("world_size")
-        if len(ranks) > 1 or (isinstance(world_size, int) and world_size > 1):
+        """Why the logs of this run are not those of all its ranks, each in a file of its own; "" where they are."""
+        if self._ranks_apart or self.log.ranks:
+            return self._ranks_apart
+        mixed = sorted({rank for log in self.log.passes.values() for rank in log.ranks})
+        if len(mixed) > 1 or (mixed and self.world_size > 1):
             return (
-                f"the run has several ranks (the log has {', '.join(ranks) or 'none'} of {world_size}): their figures "
-                "are not worked out yet, and one rank's would not be the run's"
+                f"the run has several ranks, of which one file has {', '.join(mixed)} of {self.world_size}: each is "
+                "to write into a folder of its own, and one rank's figures would not be the run's"
             )
         return ""
 
     def log_of(self, name: str) -> events.Log:
-        """What the pass wrote. Raises Absent where it didn't run, or ran as several ranks."""
+        """What the pass wrote, all ranks together. Raises Absent where it didn't run, or they can't be taken so."""
         if self.several_ranks:
             raise Absent(self.several_ranks)
         if name in self.log.passes:
@@ -94,6 +197,56 @@ class Run:
         """Why the worker could not have the part of the record, where it said so."""
         told = [m.reason for log in self.log.passes.values() for m in log.all(events.Missing) if m.what == what]
         return told[-1] if told else None
+
+    # ---- what devices count themselves
+
+    @property
+    def devices(self) -> range:
+        """The numbers of the run's GPUs in its samples, system/gpu_<number>_..."""
+        devices = self.section("hardware").get("devices")
+        return range(devices if isinstance(devices, int) else 1)
+
+    def counted(self, what: str, read: Callable[[list[events.Sample], events.Window], float]) -> list[float]:
+        """read(samples, window) of every timing pass. Raises Absent, with what the sampler said of it where it did."""
+        if self.log.nodes:
+            raise Absent("of several nodes it is not worked out")
+        samples = self.log.controller.all(events.Sample)
+        try:
+            return [read(samples, timing.window) for timing in self.timings]
+        except Absent:
+            refused = [m.reason for m in self.log.controller.all(events.Missing) if m.what == what]
+            if refused:
+                raise Absent(refused[-1]) from None
+            raise
+
+    @property
+    def energy_j(self) -> float:
+        """What the run's GPUs, or the CPU, took in all windows."""
+        names = [f"system/gpu_{number}_energy_joules" for number in self.devices]
+        names = names if self.device == "gpu" else ["system/cpu_energy_joules"]
+        what = "gpu_energy" if self.device == "gpu" else "cpu_energy"
+        return sum(sum(self.counted(what, partial(counters.joules, name=name))) for name in names)
+
+    def gpu_counter(self, name: str) -> float:
+        """The mean share over all windows and GPUs of a counter that is sampled in per cent."""
+        seconds = [timing.window.seconds for timing in self.timings]
+        means = [
+            self.counted("counters", partial(counters.mean, name=f"system/gpu_{number}_{name}_percentage"))
+            for number in self.devices
+        ]
+        return float(np.average(np.mean(means, axis=0), weights=seconds)) / 100
+
+    @property
+    def throttled(self) -> list[str]:
+        """Why clocks of the run's GPUs were held down within its windows; [] where they never were."""
+        found = [
+            counters.throttled(
+                self.log.controller.all(events.Sample), timing.window, f"system/gpu_{number}_clock_reasons"
+            )
+            for timing in self.timings
+            for number in self.devices
+        ]
+        return list(dict.fromkeys(reason for reasons in found for reason in reasons))
 
     def _run_ended(self) -> str:
         end = self.log.controller.last(events.End)
@@ -191,14 +344,35 @@ class Run:
         return None if any(column is None for column in columns) else np.concatenate(columns)
 
     def cpu_seconds(self, counter: str) -> float:
-        """CPU seconds within all windows, by the samples of `cpu_s`, `controller_cpu_s` or `host_cpu_s`."""
-        samples = self.log.controller.all(events.Sample)
-        return sum(utilisation.cpu_seconds(samples, timing.window, counter) for timing in self.timings)
+        """CPU seconds within all windows, by the samples of `cpu_s`, `controller_cpu_s` or `host_cpu_s`.
+
+        Of several nodes their sum, by each node's own clock; a machine that several of them share counts once.
+        """
+        if not self.log.nodes:
+            samples = self.log.controller.all(events.Sample)
+            return sum(utilisation.cpu_seconds(samples, timing.window, counter) for timing in self.timings)
+        nodes = self._machines.values() if counter == "host_cpu_s" else self.log.nodes
+        total = 0.0
+        for timing in self.timings:
+            for node in nodes:
+                shift = next((s for rank, s in self._shift[timing.name].items() if self.node_of(rank) == node), 0.0)
+                window = replace(timing.window, begin=timing.window.begin - shift, end=timing.window.end - shift)
+                total += utilisation.cpu_seconds(self.log.nodes[node].all(events.Sample), window, counter)
+        return total
+
+    @property
+    def _machines(self) -> dict[str, int]:
+        """{machine: one of its nodes}; a node whose machine is not known is one of its own."""
+        return {self.machine(node) or f"node {node}": node for node in self.log.nodes}
 
     @property
     def cores(self) -> float | None:
-        header = self.log.controller.last(events.Header)
-        return header.cores if header else None
+        if not self.log.nodes:
+            header = self.log.controller.last(events.Header)
+            return header.cores if header else None
+        headers = [self.log.nodes[node].last(events.Header) for node in self._machines.values()]
+        cores = [header.cores for header in headers if header and header.cores]
+        return sum(cores) if len(cores) == len(headers) else None
 
     @property
     def timing_logs(self) -> list[events.Log]:
@@ -234,7 +408,7 @@ class Run:
     @cached_property
     def trace_recording(self) -> trace.Recording:
         """What of the trace is read, whole or cut."""
-        return trace.read(self.spool / Path(self.traced.path).name)
+        return trace.read(self.files / Path(self.traced.path).name)
 
     @property
     def trace_events(self) -> list[trace.Event]:
@@ -264,7 +438,7 @@ class Run:
 
     @cached_property
     def memory_record(self) -> memory.Record:
-        return memory.read(self.spool / Path(self.memory_event.path).name)
+        return memory.read(self.files / Path(self.memory_event.path).name)
 
     @cached_property
     def memory_breakdown(self) -> memory.Breakdown:

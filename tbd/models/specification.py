@@ -157,6 +157,13 @@ class Specification(object):
         """What one batch holds, real items without padding: {unit: count}, the throughput's unit first."""
         raise NotImplementedError
 
+    def loss_weight(self, arrays):
+        """How many things the loss of an update's arrays is the mean of: rows, where it isn't said otherwise.
+
+        Of several ranks each counts by it, so that they train on the loss of all their rows together.
+        """
+        return len(next(iter(arrays.values())))
+
     def macs(self, arrays):
         """Multiply-accumulates of a step's forward passes over the batch's real items, without padding."""
         raise NotImplementedError
@@ -180,6 +187,12 @@ class Specification(object):
     def weights_bytes(self, itemsize=4):
         """Bytes of all weights, frozen ones included, at `itemsize` bytes a number."""
         return self.parameter_count() * itemsize
+
+    def exchanged_bytes(self, itemsize=4):
+        """Bytes of all gradients that ranks exchange in a step: of every update, as often as it is repeated."""
+        counts = {p.name: count(p) for p in self.parameters}
+        numbers = sum(u.repeat * sum(counts[name] for name in u.parameters) for u in self.updates(batch_size=1))
+        return numbers * itemsize
 
     def optimizer_state_bytes(self, itemsize=4):
         """Bytes that the updates' optimizers keep.

@@ -18,13 +18,14 @@ class _Member:
 
 @dataclass
 class ProcessTree:
-    """The process `pid` and its descendants, as far as they could be seen.
+    """The process `pid` and its descendants, as far as they could be seen. `below`: the descendants alone.
 
     A process that ended leaves its CPU time to the parent that waited for it (proc(5), cutime and cstime); where none
     did, the last value seen of it is kept. So the sum never falls, and counts the short-lived ones between two scans.
     """
 
     pid: int
+    below: bool = False
     _members: dict[int, _Member] = field(default_factory=dict)
     _gone_s: float = 0.0
     _next_scan: float = 0.0
@@ -37,13 +38,14 @@ class ProcessTree:
             self._next_scan = now + RESCAN_EVERY_S
         rss, gone, waited = 0, [], {}
         for pid, member in self._members.items():
+            own = not (self.below and pid == self.pid)
             try:
                 times = member.process.cpu_times()
-                rss += member.process.memory_info().rss
+                rss += member.process.memory_info().rss if own else 0
             except psutil.Error:
                 gone.append(pid)
                 continue
-            member.own_s = max(member.own_s, times.user + times.system)
+            member.own_s = max(member.own_s, times.user + times.system) if own else 0.0
             waited[pid] = times.children_user + times.children_system
         for pid in reversed(gone):  # members are in the order of their finding, so children come after their parents
             member = self._members.pop(pid)

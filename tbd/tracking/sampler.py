@@ -1,16 +1,17 @@
 """Samples the worker's process tree, the host and the run's GPUs while the worker runs."""
 
+import os
 import threading
 import time
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import psutil
 
 from tbd.tracking.gpus import Gpus
 from tbd.tracking.host import Host, host_cpu_s
 from tbd.tracking.process_tree import ProcessTree
-from tbd.tracking.spool import Spool
-from tbd.tracking.writer import SpoolFull, line
+from tbd.tracking.rapl import Rapl
+from tbd.tracking.writer import EventWriter, SpoolFull, line
 
 PERIOD_S = 0.25  # a short run still gets samples enough; MLflow's own 10 s give none
 FLUSH_EVERY_S = 1.0
@@ -19,24 +20,33 @@ FLUSH_EVERY_S = 1.0
 GPU_SHARE_OF_A_CORE = 0.005
 
 
+class Written(Protocol):
+    """What samples are written to: a Spool, or a node of one."""
+
+    @property
+    def writer(self) -> EventWriter: ...
+
+
 class Sampler:
     """Writes a `sample` event (docs/events.md) four times a second from `with` to its end; asleep in between.
 
     GPUs are in it every second or two.
 
-    `pid`: of the process that launches the worker. `visible_gpus`: the worker's CUDA_VISIBLE_DEVICES (None: not set);
-    no GPU is looked at where `gpus` is false. A sample that fails is left out: sampling never ends a run.
+    `pid`: of the process that launches the worker; None: the workers are all that this process itself has started.
+    `visible_gpus`: the worker's CUDA_VISIBLE_DEVICES (None: not set); no GPU is looked at where `gpus` is false.
+    A sample that fails is left out: sampling never ends a run.
     `problem`: why samples are missing, or None; at the end it is written as a `warning` event.
     """
 
-    def __init__(self, spool: Spool, pid: int, *, gpus: bool = False, visible_gpus: str | None = None):
+    def __init__(self, spool: Written, pid: int | None, *, gpus: bool = False, visible_gpus: str | None = None):
         self.problem: str | None = None
         self._spool = spool
-        self._tree = ProcessTree(pid)
+        self._tree = ProcessTree(os.getpid(), below=True) if pid is None else ProcessTree(pid)
         self._controller = psutil.Process()
         self._host = Host()
         self._gpus = Gpus(visible_gpus) if gpus else None
         self._next_gpus = 0.0
+        self._rapl = Rapl()
         self._waiting: list[dict[str, Any]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
@@ -44,6 +54,10 @@ class Sampler:
     def __enter__(self) -> Self:
         if self._gpus is not None:
             self._write([line("gpus", devices=self._gpus.describe())])
+            if self._gpus.no_counters:
+                self._write([line("absent", what="counters", reason=self._gpus.no_counters)])
+        if self._rapl.reason:
+            self._write([line("absent", what="cpu_energy", reason=self._rapl.reason)])
         try:
             self._thread.start()
         except BaseException:  # Ctrl-C while the thread begins: no `with` would end it
@@ -91,7 +105,7 @@ class Sampler:
             rss_bytes=rss,
             controller_cpu_s=round(own.user + own.system, 3),
             host_cpu_s=round(host_cpu_s(), 3),
-            metrics={**self._host.sample(), **gpus},
+            metrics={**self._host.sample(), **self._rapl.sample(), **gpus},
         )
 
     def _flush(self) -> None:

@@ -154,8 +154,14 @@ class Spool:
             self._writer.close()
             self._writer = None
 
+    @property
+    def events_path(self) -> Path:
+        """What the worker wrote; of several ranks, rank 0."""
+        of_rank = self.path / "ranks" / "0" / "events.jsonl"
+        return of_rank if of_rank.exists() else self.path / "events.jsonl"
+
     def worker_events(self) -> list[dict[str, Any]]:
-        return jsonl.read(self.path / "events.jsonl")[0]
+        return jsonl.read(self.events_path)[0]
 
     def controller_events(self) -> list[dict[str, Any]]:
         return jsonl.read(self.path / "controller.jsonl")[0]

@@ -3,8 +3,11 @@
 from typing import NamedTuple
 
 from tbd.measure.jsonl import read_object
+from tbd.tracking import derived
+from tbd.tracking.follower import follow
 from tbd.tracking.reaper import cause_of_death
 from tbd.tracking.spool import Spool, spools
+from tbd.tracking.store import Settings
 from tbd.worker import status
 
 
@@ -23,6 +26,17 @@ class Job(NamedTuple):
 def jobs_of(sweep: Spool) -> list[Job]:
     """The sweep's jobs, in the order in which they began. One without an end counts as interrupted."""
     return [_job(spool) for spool in spools(sweep.path.parent) if spool.run.get("parent_spool_id") == sweep.id]
+
+
+def revise(sweep: Spool, settings: Settings) -> None:
+    """Work out again what compares a job with another of the sweep, now that all are there, and send it."""
+    for spool in spools(sweep.path.parent):
+        if spool.run.get("parent_spool_id") != sweep.id or spool.ended() is None:
+            continue
+        absent = read_object(spool.path / "figures.json").get("absent", {})
+        several = read_object(spool.path / "request.json").get("world_size", 1) != 1
+        if several and "scaling_efficiency" in absent:
+            follow(spool, settings, derived.write(spool))
 
 
 def _job(spool: Spool) -> Job:

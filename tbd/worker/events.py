@@ -62,9 +62,9 @@ class StepRecorder(object):
         self._rows = []
         self._next_report = time.monotonic() + REPORT_EVERY_S
 
-    def step(self, end, data_wait_s, batch):
-        """Note a step that ended at `end` after waiting `data_wait_s` for its batch."""
-        self._rows.append((end, data_wait_s, batch.items, batch.flops))
+    def step(self, end, data_wait_s, batch, exchanged=None):
+        """Note a step that ended at `end` after waiting `data_wait_s` for its batch. `exchanged`: of Training."""
+        self._rows.append((end, data_wait_s, batch.items, batch.flops, exchanged))
         if end >= self._next_report:
             self.flush()
             self._next_report = end + REPORT_EVERY_S
@@ -73,6 +73,9 @@ class StepRecorder(object):
         if not self._rows:
             return
         units = list(self._rows[0][2])
+        exchanged = {}
+        if all(row[4] for row in self._rows):
+            exchanged = {name: [row[4][name] for row in self._rows] for name in ("exchange_wait_s", "exchange_s")}
         self._events.write(
             "steps",
             phase=self._events.phase_name,
@@ -81,6 +84,7 @@ class StepRecorder(object):
             data_wait_s=[row[1] for row in self._rows],
             items={unit: [row[2][unit] for row in self._rows] for unit in units},
             flops=[row[3] for row in self._rows],
+            **exchanged,
         )
         self._first += len(self._rows)
         self._rows = []

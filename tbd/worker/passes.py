@@ -13,7 +13,7 @@ import resource
 import time
 
 from tbd.frameworks.base import Unsupported
-from tbd.worker import steady
+from tbd.worker import network, steady
 from tbd.worker.events import StepRecorder
 from tbd.worker.status import DIVERGED, Ended
 
@@ -29,7 +29,7 @@ def run_steps(training, batches, count, recorder):
         waited = time.monotonic() - asked
         training.step(batch.arrays)
         end = time.monotonic()
-        recorder.step(end, waited, batch)
+        recorder.step(end, waited, batch, training.exchanged())
         ends.append(end)
         work.append(batch.work)
     return ends, work
@@ -40,12 +40,15 @@ def begun(batches):
     return itertools.chain([next(batches)], batches)
 
 
-def compile_shapes(training, source, events):
-    """One step of every shape that the data can have, so that no compilation falls into a timed step."""
+def compile_shapes(training, source, events, peers):
+    """One step of every shape that the data can have, so that no compilation falls into a timed step.
+
+    A rank that has fewer shapes than another repeats some: every rank takes part in every step.
+    """
     events.phase("compile")
     recorder = StepRecorder(events)
     batches = source.one_of_each_shape()
-    run_steps(training, iter(batches), len(batches), recorder)
+    run_steps(training, itertools.cycle(batches), max(peers.gather(len(batches))), recorder)
     training.wait()
     finish_steps(training, recorder, events)
 
@@ -73,8 +76,8 @@ def read_losses(training, events):
             )
 
 
-def warm_up(training, batches, measure, events):
-    """Train until the step time is steady, for at least warmup_min_steps and at most warmup_max_steps."""
+def warm_up(training, batches, measure, events, peers):
+    """Train until the step time is steady in every rank, for at least warmup_min_steps, at most warmup_max_steps."""
     events.phase("warmup")
     recorder = StepRecorder(events)
     times, work = [], []
@@ -86,7 +89,7 @@ def warm_up(training, batches, measure, events):
         work.append(works[0])
         last = ends[0]
         found = steady.verdict(times, work)
-        if found.steady and len(times) >= measure["warmup_min_steps"]:
+        if len(times) >= measure["warmup_min_steps"] and peers.agree(found.steady):
             break
     training.wait()
     events.write("steady", steady=found.steady, steps=len(times), drift=found.drift, variation=found.variation)
@@ -95,23 +98,29 @@ def warm_up(training, batches, measure, events):
 
 def timing(framework, training, source, request, events):
     """The pass that throughput comes from."""
-    measure = request["measure"]
-    compile_shapes(training, source, events)
-    warm_up(training, source.batches(), measure, events)
+    measure, peers = request["measure"], request["peers"]
+    compile_shapes(training, source, events, peers)
+    warm_up(training, source.batches(), measure, events, peers)
     # the stream from its beginning, however long the warm-up was: every framework is timed on the same batches
     batches = begun(source.batches())
 
     events.phase("timed")
     recorder = StepRecorder(events)
     training.wait()
+    sent_before = network.tcp_bytes() if request["world_size"] > 1 else None
+    peers.agree(True)  # all begin together
     cpu_before, emulator_before = cpu_seconds(), source.emulator_s
     begin = time.monotonic()
     run_steps(training, batches, measure["steps"], recorder)
     training.wait()
     end = time.monotonic()
     cpu_after = cpu_seconds()
-    played = {} if source.emulator_s is None else {"emulator_s": source.emulator_s - emulator_before}
-    events.write("window", begin=begin, end=end, steps=measure["steps"], cpu_s=cpu_after - cpu_before, **played)
+    more = {} if source.emulator_s is None else {"emulator_s": source.emulator_s - emulator_before}
+    if sent_before is not None:
+        peers.agree(True)  # what was sent has arrived
+        sent, received = network.tcp_bytes()
+        more.update(sent_bytes=sent - sent_before[0], received_bytes=received - sent_before[1])
+    events.write("window", begin=begin, end=end, steps=measure["steps"], cpu_s=cpu_after - cpu_before, **more)
     finish_steps(training, recorder, events)
 
     if measure["peak"]:

@@ -24,11 +24,12 @@ def main(arguments):
     with open(request_path) as file:
         request = json.load(file)
     request["pass"] = pass_name.split(".")[0]  # timing.2 is a repeat of timing
+    request["peers"] = None
     events = Events(os.path.join(request["output"], "events.jsonl"), pass_name)
     ending = Ended(status.OK, "")
     try:
         events.header(request["rank"])
-        train(request, events)
+        train(request, events, pass_name)
     except Ended as error:
         ending = error
     except KeyboardInterrupt:
@@ -45,15 +46,22 @@ def main(arguments):
     return status.EXIT_CODES[ending.status]
 
 
-def train(request, events):
+def train(request, events, pass_name):
     """The whole pass; raises Ended with the right status for everything that users can bring about."""
     from tbd import data, frameworks, models
     from tbd.data.source import BadData
     from tbd.frameworks.base import PRECISIONS, Unsupported
     from tbd.worker.passes import PASSES, optional, timing
+    from tbd.worker.peers import PeerLost, Peers
 
     framework = source = None
     try:
+        if request["world_size"] > 1:
+            events.phase("rendezvous")
+        peers = request["peers"] = Peers.connect(request, pass_name)
+        if request["world_size"] > 1:
+            offset, error = peers.clock()
+            events.write("clock", offset_s=offset, error_s=error)
         events.phase("import")
         framework = frameworks.create(request)
         events.write(
@@ -72,6 +80,7 @@ def train(request, events):
         training = framework.build(specification, specification.initial_weights(request["seed"]))
         source.connect(training)
         itemsize = PRECISIONS[request["precision"]].itemsize
+        exchanged = {"exchanged_bytes": specification.exchanged_bytes(itemsize)} if request["world_size"] > 1 else {}
         events.write(
             "model",
             name=specification.name,
@@ -79,6 +88,7 @@ def train(request, events):
             parameters=specification.parameter_count(),
             weights_bytes=specification.weights_bytes(itemsize),
             optimizer_state_bytes=specification.optimizer_state_bytes(itemsize),
+            **exchanged,
         )
         if request.get("go"):
             events.phase("ready")
@@ -95,6 +105,8 @@ def train(request, events):
         raise Ended(status.BAD_DATA, str(error))
     except Unsupported as error:
         raise Ended(status.UNSUPPORTED, str(error))
+    except PeerLost as error:
+        raise Ended(status.LOST_NODE, "%s (in the phase %s)" % (error, events.phase_name))
     except OSError as error:
         if error.errno == 28:  # ENOSPC
             raise Ended(status.CRASHED, "the disk is full: %s" % request["output"])
@@ -106,6 +118,9 @@ def train(request, events):
                 "out of memory in the phase %s at batch size %d: try a smaller batch_size"
                 % (events.phase_name, request["batch_size"]),
             )
+        if request["world_size"] > 1 and framework is not None and framework.peer_lost(error):
+            cause = "the exchange with the other ranks broke off: " + one_line(error, events.phase_name)
+            raise Ended(status.LOST_NODE, cause)
         raise
     finally:
         if source is not None:

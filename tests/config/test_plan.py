@@ -98,7 +98,7 @@ def test_only_the_timing_pass_is_repeated() -> None:
         (["precision=fp8"], "precision=fp8 is not one of fp32, fp64, tf32, bf16, fp16"),
         (["compile=cc"], "compile=cc is not one of eager, "),
         (["seed=4294967296"], "seed=4294967296 is too large: at most 4294967295"),
-        (["hardware=multi_gpu", "hardware.devices=1"], "hardware=multi_gpu with hardware.devices=1: at least 2"),
+        (["hardware=single_gpu", "hardware.nodes=2"], "hardware=single_gpu is one device of one machine"),
         (["framework=custom", "framework.name=x", "framework.project=/nowhere"], "/nowhere"),
     ],
 )

@@ -109,12 +109,12 @@ def test_what_the_worker_could_not_have_is_absent_with_its_reason_and_told(sleep
 
 
 def test_several_ranks_in_one_log_are_no_figures_of_one(sleep_run):
-    """Until figures over ranks are worked out, one rank's throughput must not pass for the run's."""
+    """Each has a file of its own: one rank's throughput must not pass for the run's."""
     spool, code = sleep_run({"ranks": [0, 1], "step_s": 0.25})
     figures = compute(spool)
     assert code == 0
     assert not [name for name in figures.metrics if not name.startswith("startup_environment")]
-    assert "the run has several ranks (the log has 0, 1 of 1)" in figures.absent["throughput"]
+    assert "the run has several ranks, of which one file has 0, 1 of 1" in figures.absent["throughput"]
     assert any("several ranks" in told for told in figures.warnings)
     assert not figures.series and not figures.tables
 
@@ -124,7 +124,7 @@ def test_the_log_of_one_rank_of_several_is_no_run(sleep_run):
     request = json.loads((spool / "request.json").read_text())
     (spool / "request.json").write_text(json.dumps({**request, "world_size": 2}))
     figures = compute(spool)
-    assert "the run has several ranks (the log has 0 of 2)" in figures.absent["throughput"]
+    assert "the run has several ranks, of which one file has 0 of 2" in figures.absent["throughput"]
 
 
 def on_gpu(spool):
@@ -139,12 +139,50 @@ def test_host_memory_less_a_gpus_allocator_is_no_figure(sleep_run):
     assert "GPU's allocator" in on_gpu(spool).absent["memory/outside_allocator_mb"]
 
 
-def test_energy_that_was_sampled_is_not_said_to_be_unread(sleep_run):
+def counted(sleep_run, **metrics):
+    """A spool with a window of 16 s, 1 s a step and item, and a sample a second of these metrics: f(seconds)."""
+    spool, _ = sleep_run({"step_s": 1.0})
+    begin = next(event for event in lines_of(spool) if event["event"] == "window")["begin"]
+    seconds = range(-4, 21)
+    samples = [
+        {"event": "sample", "t": begin + t, "metrics": {f"system/{name}": of(t) for name, of in metrics.items()}}
+        for t in seconds
+    ]
+    write_controller(spool, *samples)
+    return spool
+
+
+def test_energy_is_of_the_window_and_its_items(sleep_run):
+    spool = counted(
+        sleep_run, cpu_energy_joules=lambda t: 50.0 * (t + 4), gpu_0_energy_joules=lambda t: 7e6 + 300.0 * t
+    )
+    metrics = compute(spool).metrics
+    assert metrics["power_w_mean"] == pytest.approx(50)
+    assert metrics["energy_j_per_item"] == pytest.approx(50 * 16 / 16)
+    assert on_gpu(spool).metrics["power_w_mean"] == pytest.approx(300)
+
+
+def test_a_gpus_counters_are_means_over_the_window(sleep_run):
+    spool = counted(sleep_run, gpu_0_fp32_active_percentage=lambda t: 100.0 if t <= 4 else 20.0)
+    assert on_gpu(spool).metrics["fp32_utilization"] == pytest.approx((4 * 1.0 + 12 * 0.2) / 16)
+    assert on_gpu(spool).absent["tensor_utilization"] == "it was not sampled"
+
+
+@pytest.mark.parametrize(("when", "tag"), [(5, "power cap"), (-2, "no"), (18, "no")])
+def test_clocks_that_are_held_down_in_the_window_are_tagged_and_told(sleep_run, when, tag):
+    figures = on_gpu(counted(sleep_run, gpu_0_clock_reasons=lambda t: 4.0 if t == when else 1.0))
+    assert figures.tags["tbd.throttled"] == tag
+    assert any("clocks were held down" in told for told in figures.warnings) == (tag != "no")
+
+
+def test_what_a_device_does_not_count_is_absent_with_the_samplers_reason_and_no_warning(sleep_run):
     spool, _ = sleep_run({})
-    write_controller(spool, {"event": "sample", "t": 1, "metrics": {"system/gpu_0_energy_joules": 5.0}})
-    figures = on_gpu(spool)
-    assert "system/gpu_0_energy_joules" in figures.series
-    assert "system/gpu_N_energy_joules has the samples" in figures.absent["energy_j_per_item"]
+    refusals = {"cpu_energy": "no permission to read it", "counters": "the GPU has no GPM counters"}
+    write_controller(spool, *({"event": "absent", "t": 1, "what": what, "reason": r} for what, r in refusals.items()))
+    figures = compute(spool)
+    assert figures.absent["energy_j_per_item"] == "no permission to read it"
+    assert not [told for told in figures.warnings if "no permission" in told]
+    assert on_gpu(spool).absent["sm_utilization"] == "the GPU has no GPM counters"
 
 
 def test_the_controllers_warnings_are_the_figures(sleep_run):

@@ -27,9 +27,13 @@ request["framework"]["options"] says what happens; a list is repeated for as man
     absent          {"peak" | "trace" | "memory": why it can't be had}; default none
     ranks           that write each pass, all in the same file, one after the other; default [0]
     trace_events    what to write as traceEvents; default: one operator a step
-    fault           {"kind": ..., "pass": "timing", "phase": "timed", "step": 0}: what goes wrong, before that step:
-                    "signal" (kills itself by "signal", default 9), "hang", "no_end" (leaves without a word), "error"
-                    (one that nobody foresaw), "out_of_memory", "disk_full", "nan_loss" (of that step)
+    by_rank         list: options that replace these in rank 0, 1, ... of a run of several; the last for all further
+    clock           {"offset_s", "error_s"} of its clock against rank 0's; default: left out
+    sent_bytes      that the rank sent in the window; default: left out
+    exchange_wait_s, exchange_s   a number or a list, of each step; default: left out
+    fault           {"kind": ..., "pass": "timing", "phase": "timed", "step": 0, "rank": 0}: what goes wrong, before
+                    that step: "signal" (kills itself by "signal", default 9), "hang", "no_end" (leaves without a word),
+                    "error" (one that nobody foresaw), "out_of_memory", "disk_full", "nan_loss" (of that step)
 
 A real worker starts a process a pass; here nothing is left behind by a pass, so one process does them all.
 """
@@ -48,7 +52,8 @@ import time
 VERSION = "1.0"
 EXIT_CODES = {"ok": 0, "out_of_memory": 6, "diverged": 7, "crashed": 9, "interrupted": 130}  # docs/statuses.md
 REPORT_EVERY_S = 0.5
-FAULT_PLACE = {"pass": "timing", "phase": "timed", "step": 0}  # where a fault happens that doesn't say
+EXCHANGES = ("exchange_wait_s", "exchange_s")
+FAULT_PLACE = {"pass": "timing", "phase": "timed", "step": 0, "rank": 0}  # where a fault happens that doesn't say
 
 
 class Ended(Exception):
@@ -106,13 +111,16 @@ class Pass:
         """Do steps that take `times`; returns the losses."""
         items = {unit: repeated(count) for unit, count in self.options.get("items", {"samples": 1}).items()}
         flops, waits = repeated(self.options.get("flops", 1e6)), repeated(self.options.get("data_wait_s", 0.0))
+        exchanges = {key: repeated(self.options[key]) for key in EXCHANGES if key in self.options}
         losses, rows, first, reported = [], [], 0, self.clock.now()
         for step, seconds in enumerate(times):
             losses.append(next(self.losses))
             if self.fault(step) == "nan_loss":
                 losses[-1] = math.nan
             self.clock.spend(seconds)
-            rows.append([self.clock.now(), next(waits), next(flops), {unit: next(n) for unit, n in items.items()}])
+            done = {unit: next(n) for unit, n in items.items()}
+            exchanged = {key: next(s) for key, s in exchanges.items()}
+            rows.append([self.clock.now(), next(waits), next(flops), done, exchanged])
             if rows[-1][0] >= reported + REPORT_EVERY_S or step == len(times) - 1:
                 self.write(
                     "steps",
@@ -122,6 +130,7 @@ class Pass:
                     data_wait_s=[row[1] for row in rows],
                     flops=[row[2] for row in rows],
                     items={unit: [row[3][unit] for row in rows] for unit in items},
+                    **{key: [row[4][key] for row in rows] for key in exchanges},
                 )
                 first, rows, reported = step + 1, [], self.clock.now()
         return losses
@@ -136,7 +145,7 @@ class Pass:
     def fault(self, step):
         """Do what the script says goes wrong before this step; returns its kind."""
         fault = self.options.get("fault")
-        here = {"pass": self.name, "phase": self.phase_name, "step": step}
+        here = {"pass": self.name, "phase": self.phase_name, "step": step, "rank": self.rank}
         if not fault or any(fault.get(key, default) != here[key] for key, default in FAULT_PLACE.items()):
             return None
         kind = fault["kind"]
@@ -168,6 +177,8 @@ class Pass:
             python=platform.python_version(),
             tbd="",
         )
+        if "clock" in self.options:
+            self.write("clock", **self.options["clock"])
         self.phase("import")
         self.write("framework", name="sleep", version=VERSION, devices=[{"kind": "cpu", "name": "none"}], threads=1)
         self.phase("data")
@@ -198,7 +209,8 @@ class Pass:
         self.clock.spend(self.options.get("tail_s", 0))
         end = self.clock.now()
         cpu_s = self.options.get("cpu_s", 0.0)
-        self.write("window", begin=begin, end=end, steps=self.measure["steps"], cpu_s=cpu_s)
+        sent = {key: self.options[key] for key in ("sent_bytes",) if key in self.options}
+        self.write("window", begin=begin, end=end, steps=self.measure["steps"], cpu_s=cpu_s, **sent)
         if "device_s" in self.options:
             self.write(
                 "step_ends", phase="timed", end=[begin + t for t in itertools.accumulate(self.options["device_s"])]
@@ -272,10 +284,12 @@ def main(request_path):
     with open(request_path) as file:
         request = json.load(file)
     options = request["framework"].get("options", {})
+    if options.get("by_rank") and request["world_size"] > 1:
+        options.update(options["by_rank"][min(request["rank"], len(options["by_rank"]) - 1)])
     scripted = options.get("mode", "sleep") == "scripted"
     clock = ScriptedClock(options.get("start", time.monotonic())) if scripted else RealClock()
     step_s = repeated(options.get("step_s", 0.01))
-    for name, rank in itertools.product(request["measure"]["passes"], options.get("ranks", [0])):
+    for name, rank in itertools.product(request["measure"]["passes"], options.get("ranks", [request["rank"]])):
         one = Pass(name, request, clock, step_s, rank)
         ending = Ended("ok", "")
         try:

@@ -14,6 +14,7 @@ from tbd.frameworks import base
 from tbd.frameworks.base import Unsupported
 from tbd.worker import passes
 from tbd.worker.events import Events
+from tbd.worker.peers import Peers
 from tbd.worker.status import DIVERGED, Ended
 
 MEASURE = {"steps": 5, "warmup_min_steps": 8, "warmup_max_steps": 9, "trace_steps": 2, "peak": True}
@@ -97,6 +98,8 @@ def run(tmp_path: Path, name: str, training: Training, source: type = Source, **
         "output": str(tmp_path),
         "hardware": {"device": "cpu"},
         "precision": "fp32",
+        "world_size": 1,
+        "peers": Peers(0, 1, {}),
     }
     events = Events(str(tmp_path / "events.jsonl"), name)
     passes.PASSES[name](Framework(), training, source(), request, events)

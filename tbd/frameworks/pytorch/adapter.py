@@ -4,7 +4,7 @@ import torch
 
 from tbd import models
 from tbd.frameworks.base import PRECISIONS, Framework, Unsupported, cpu_name
-from tbd.frameworks.pytorch import inductor
+from tbd.frameworks.pytorch import inductor, ranks
 from tbd.frameworks.pytorch.training import PyTorchTraining
 
 
@@ -28,6 +28,10 @@ class PyTorch(Framework):
             torch.backends.cudnn.rnn.fp32_precision = arithmetic
             torch.backends.cuda.matmul.fp32_precision = arithmetic
             torch.backends.cudnn.benchmark = True  # pick each convolution's fastest algorithm in its first step
+        if request["world_size"] > 1:
+            if request.get("compile") == "inductor":
+                raise Unsupported("compile=inductor is for one device here: take compile=eager")
+            ranks.join(request, self.device)
         self.compiler = inductor.Inductor(self.device) if request.get("compile") == "inductor" else None
 
     def version(self):
@@ -47,10 +51,14 @@ class PyTorch(Framework):
                 "needs with these options: use compile=eager"
             )
         updates = specification.updates(self.global_batch_size)
-        torch.manual_seed(self.request["seed"])  # what dropout draws from
+        torch.manual_seed(self.random_seed)  # what dropout draws from
+        exchange = ranks.Exchange(self.device) if self.request["world_size"] > 1 else None
         return PyTorchTraining(
-            network, specification, updates, weights, self.device, self.dtype, self.products, self.compiler
+            network, specification, updates, weights, self.device, self.dtype, self.products, self.compiler, exchange
         )
+
+    def peer_lost(self, error):
+        return ranks.lost(error)
 
     def out_of_memory(self, error):
         # torch.OutOfMemoryError comes from the CUDA allocator; the CPU's says "DefaultCPUAllocator: can't allocate

@@ -189,6 +189,8 @@ def persistent_tensors(training, inputs):
                     # arrays of the parameter's shape are the state; the others count steps
                     category = "optimizer_state" if value.shape == parameter.shape else "other"
                     found.append((category, f"{names[id(parameter)]} {key}", value))
+    for tensor in training.exchange.buckets if training.exchange else ():
+        found.append((GRADIENTS, "bucket", tensor))  # the gradients are views of it
     # turns that take the same arrays share them on a CPU
     found += {t.data_ptr(): ("input", name, t) for tensors in inputs for name, t in tensors.items()}.values()
     return found

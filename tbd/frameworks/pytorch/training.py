@@ -59,6 +59,7 @@ class TrainedUpdate:
             growth_interval=base.LOSS_SCALE_INTERVAL,
             enabled=scaled,
         )
+        self.forward = None  # the network as several ranks run it for this update
         self.left_out = 0  # updates that the scaler left out, less those that were applied: a tensor where it decides
 
     def apply(self, step):
@@ -81,9 +82,13 @@ class TrainedUpdate:
 
 
 class PyTorchTraining(Training):
-    """`products`: the type of products; where it is not `dtype`, autocast is on. `compiler`: an Inductor, or None."""
+    """`products`: the type of products; where it is not `dtype`, autocast is on. `compiler`: an Inductor, or None.
+    `exchange`: a ranks.Exchange with the other ranks, None where there are none.
+    """
 
-    def __init__(self, network, specification, updates, weights, device, dtype, products=None, compiler=None):
+    def __init__(
+        self, network, specification, updates, weights, device, dtype, products=None, compiler=None, exchange=None
+    ):
         self.specification, self.device, self.dtype = specification, device, dtype
         mixed = products not in (None, dtype)
         self.autocast = torch.autocast(device.type, products) if mixed else contextlib.nullcontext()
@@ -106,18 +111,24 @@ class PyTorchTraining(Training):
         self.entered = lambda phase: None  # what a step tells its phases
         self.compiled = compiler is not None
         self.forward = compiler(self.network) if compiler else self.network
+        self.exchange = exchange
+        if exchange:
+            for update in self.updates:
+                self.activate(update)  # of each update it is to exchange the gradients of its own tensors alone
+                update.forward = exchange.wrap(self.network, update.tensors)
         self.begun = None  # when the device was idle and the first of the events was recorded; None after a wait()
         self.begun_at = None  # the same, of the steps before the last wait()
         self.events = []  # on a GPU one more than steps since then
 
     def step(self, arrays):
+        factors = self.exchange.shares(self.weights_of(arrays)) if self.exchange else None
         if self.device.type != "cuda":
-            self.train(self.inputs(arrays))
+            self.train(self.inputs(arrays), factors=factors)
             return
         if self.begun is None:
             self.events = [self.mark()]
             self.begun = time.monotonic()
-        self.train(self.inputs(arrays))
+        self.train(self.inputs(arrays), factors=factors)
         self.events.append(self.mark())
         if len(self.events) > RUN_AHEAD + 1:
             self.events[-RUN_AHEAD - 1].synchronize()
@@ -137,17 +148,26 @@ class PyTorchTraining(Training):
         pairs = zip(self.events, self.events[1:], strict=False)
         return list(self.begun_at + numpy.cumsum([a.elapsed_time(b) / 1e3 for a, b in pairs]))
 
-    def train(self, inputs, entered=None):
+    def weights_of(self, arrays):
+        """What the loss of each turn of the step is a mean over."""
+        specification = self.specification
+        return [specification.loss_weight(specification.update_arrays(arrays, u.name, n)) for u, n in self.turns]
+
+    def train(self, inputs, entered=None, factors=None):
         """One step over the tensors of inputs(). `entered(phase)` is called as each phase begins, and with "" after
-        the last."""
+        the last. `factors`: of several ranks, what Exchange.shares gives; without it their rows count alike."""
         entered = entered or self.entered
-        for (update, _), tensors in zip(self.turns, inputs, strict=True):
+        for number, ((update, _), tensors) in enumerate(zip(self.turns, inputs, strict=True)):
             self.activate(update)
             entered("forward")
             with self.autocast:
-                loss = self.forward(tensors, update.name)
+                loss = (update.forward or self.forward)(tensors, update.name)
+            if factors is not None:
+                loss = loss * factors()[number].to(loss.dtype)
             entered("backward")
             update.scaler.scale(loss).backward()
+            if self.exchange:
+                self.exchange.end_of_backward()
             entered("update")
             update.apply(self.steps)
         entered("")
@@ -187,6 +207,9 @@ class PyTorchTraining(Training):
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
             self.begun_at, self.begun = self.begun, None
+
+    def exchanged(self):
+        return self.exchange.seconds() if self.exchange else None
 
     def skipped(self):
         total = sum(float(update.left_out) for update in self.updates)

@@ -136,6 +136,9 @@ class Seq2Seq(Specification):
         lengths = arrays["target_length"]
         return collections.OrderedDict([("tokens", int(lengths.sum())), ("sentences", len(lengths))])
 
+    def loss_weight(self, arrays):
+        return int(arrays["target_length"].sum())
+
     def macs(self, arrays):
         source, target = arrays["source_length"].astype(numpy.int64), arrays["target_length"].astype(numpy.int64)
         return self.macs_of(int(source.sum()), int(target.sum()), int((source * target).sum()))

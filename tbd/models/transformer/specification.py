@@ -206,6 +206,9 @@ class Transformer(Specification):
         lengths = arrays["target_length"]
         return collections.OrderedDict([("tokens", int(lengths.sum())), ("sentences", len(lengths))])
 
+    def loss_weight(self, arrays):
+        return int(arrays["target_length"].sum())
+
     def macs(self, arrays):
         """A score counts wherever both its positions are real; those above the diagonal too, as in torch's counter."""
         source, target = arrays["source_length"].astype(numpy.int64), arrays["target_length"].astype(numpy.int64)

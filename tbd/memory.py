@@ -64,7 +64,8 @@ def show(title: str, report: dict[str, Any]) -> None:
 
     peak, shares = report["peak"], report["shares"]
     table = Table(title=f"Memory of one training step: {title}", title_justify="left")
-    for heading in ("at the peak", "MB", f"% of {shares['of_peak_denominator']}", "% of the first five structures"):
+    table.caption = f"% of {shares['of_peak_denominator']}; second % of the first five structures' sum"
+    for heading in ("at the peak", "MB", "%", "%"):
         table.add_column(heading, justify="left" if heading == "at the peak" else "right")
     for name, size in peak["categories_mb"].items():
         second = shares["of_structures"].get(name)
@@ -79,11 +80,11 @@ def show(title: str, report: dict[str, Any]) -> None:
         table.add_row(meaning, "not known" if peak[key] is None else number(peak[key]), "", "")
     console = Console()
     console.print(table)
-    layers = Table(title="Layers", title_justify="left")
+    layers = Table(title="Layers, MB", title_justify="left")
     columns = [name for name in (report["layers"] or [{}])[0] if name != "layer"]
-    layers.add_column("layer")
+    layers.add_column("layer", overflow="fold")
     for name in columns:
-        layers.add_column(name.removesuffix("_mb").replace("_", " ") + ", MB", justify="right")
+        layers.add_column(name.removesuffix("_mb").replace("_", " "), justify="right")
     for row in report["layers"][:LAYERS]:
         layers.add_row(row["layer"] or "(of no layer)", *(number(row[name]) for name in columns))
     console.print(layers)

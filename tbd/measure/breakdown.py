@@ -26,13 +26,15 @@ def timed(events: Sequence[Event]) -> Timed:
 
 
 def phase_share(found: Timed, phase: str) -> float:
-    """The phase's part of the time of all events whose phase is known. Raises Absent where none is."""
+    """The phase's part of the time of all events whose phase is known. Raises Absent where none is of it."""
     times = _summed(found, lambda event: event.phase)
     times.pop("", None)
     whole = sum(times.values())
     if not whole:
         raise Absent("the trace doesn't tell forward, backward and update apart")
-    return times.get(phase, 0.0) / whole
+    if phase not in times:
+        raise Absent(f"the trace doesn't tell what is of the {phase}")
+    return times[phase] / whole
 
 
 def by_layer(found: Timed, steps: int) -> list[dict[str, Any]]:

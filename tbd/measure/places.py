@@ -3,7 +3,7 @@
 An event may say so itself (args: op, layer, phase). PyTorch's profiler has marks instead, events that enclose others in
 time ("tbd forward", "tbd layer NAME"), and numbers that tie things together: a kernel's `correlation` is that of the
 driver's call that launched it, its `External id` that of the operator; an operator of the backward pass bears the
-`Sequence number` of the one whose gradient it works out.
+`Sequence number` of the one whose gradient it works out. What an operator calls is of its layer.
 """
 
 import bisect
@@ -28,6 +28,7 @@ class Fact(NamedTuple):
     operator: bool  # on the host: an operator, not a call of the driver
     name: str
     begin: float
+    end: float
     lane: tuple[str, str]
     own: Place
     correlation: int | None
@@ -57,6 +58,23 @@ class Marks:
         return self.marks[number][2] if number >= 0 else ""
 
 
+def inherit(facts: Sequence[Fact], found: list[Place]) -> None:
+    """Give operators without a layer that of the operator which called them: the innermost around them that has one."""
+    lanes = defaultdict(list)
+    for index, fact in enumerate(facts):
+        if fact.operator:
+            lanes[fact.lane].append(index)
+    for numbers in lanes.values():
+        numbers.sort(key=lambda n: (facts[n].begin, -facts[n].end))
+        stack: list[int] = []
+        for number in numbers:
+            while stack and facts[stack[-1]].end <= facts[number].begin:
+                stack.pop()
+            if stack and not found[number].layer:
+                found[number] = found[number]._replace(layer=found[stack[-1]].layer)
+            stack.append(number)
+
+
 def tie(args: dict[str, Any], name: str) -> int | None:
     value = args.get(name)
     return value if isinstance(value, int) and value > 0 else None
@@ -80,8 +98,10 @@ def places(facts: Sequence[Fact], marks: Sequence[tuple[float, float, str, tuple
         if layer and fact.sequence is not None:
             of_sequence.setdefault(fact.sequence, layer)
     for index, fact in enumerate(facts):
-        if not found[index].layer and fact.sequence in of_sequence:
+        # in the other phases it is only the number that comes next
+        if not found[index].layer and found[index].phase == "backward" and fact.sequence in of_sequence:
             found[index] = found[index]._replace(layer=of_sequence[fact.sequence])
+    inherit(facts, found)
     launches = {f.correlation: found[i] for i, f in enumerate(facts) if f.host and f.correlation is not None}
     operators = {f.external: found[i] for i, f in enumerate(facts) if f.operator and f.external is not None}
     for index, fact in enumerate(facts):

@@ -115,7 +115,9 @@ def _fact(event: Event, args: dict[str, Any]) -> Fact:
     if own.phase not in PHASES:
         own = own._replace(phase="")
     ties = (tie(args, name) for name in ("correlation", "External id", "Sequence number"))
-    return Fact(not event.on_gpu, event.category == OPERATORS, event.name, event.begin, event.lane, own, *ties)
+    return Fact(
+        not event.on_gpu, event.category == OPERATORS, event.name, event.begin, event.end, event.lane, own, *ties
+    )
 
 
 def kinds(events: Sequence[Event]) -> list[str]:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tbd.tracking.gpm import Gpm, NoGpm
+
 
 @dataclass
 class _Gpu:
@@ -11,6 +13,7 @@ class _Gpu:
     uuid: str
     name: str
     readings: list[Callable[[], dict[str, float]]]
+    no_counters: str  # why it has no GPM counters; "" where it has
 
 
 class Gpus:
@@ -22,16 +25,24 @@ class Gpus:
 
     def __init__(self, visible: str | None):
         self._gpus: list[_Gpu] = []
+        self.problem = ""  # why nothing of GPUs can be read
         try:
             import pynvml
 
             self._nvml: Any = pynvml
             pynvml.nvmlInit()
-        except Exception:  # no library, no driver (NVMLError)
+        except Exception as error:  # no library, no driver (NVMLError)
+            self.problem = f"NVML can't be used: {error}"
             return
         for number, handle in enumerate(self._visible_handles(visible)):
             uuid, name = self._text(pynvml.nvmlDeviceGetUUID(handle)), self._text(pynvml.nvmlDeviceGetName(handle))
-            self._gpus.append(_Gpu(handle, uuid, name, self._readings(f"system/gpu_{number}_", handle)))
+            prefix = f"system/gpu_{number}_"
+            readings, reason = self._readings(prefix, handle), ""
+            try:
+                readings.append(self._counters(prefix, Gpm(pynvml, handle)))
+            except NoGpm as none:
+                reason = str(none)
+            self._gpus.append(_Gpu(handle, uuid, name, readings, reason))
 
     def __len__(self) -> int:
         return len(self._gpus)
@@ -39,6 +50,11 @@ class Gpus:
     def describe(self) -> list[dict[str, Any]]:
         """[{"index" as in gpu_<index>, "uuid", "name"}]."""
         return [{"index": index, "uuid": gpu.uuid, "name": gpu.name} for index, gpu in enumerate(self._gpus)]
+
+    @property
+    def no_counters(self) -> str:
+        """Why the GPUs have no counters of their units; "" where each has."""
+        return self.problem or next((gpu.no_counters for gpu in self._gpus if gpu.no_counters), "")
 
     def sample(self) -> dict[str, float]:
         """{"system/gpu_<index>_...": value}; energy counts from the driver's start."""
@@ -115,7 +131,16 @@ class Gpus:
         def energy() -> dict[str, float]:
             return {prefix + "energy_joules": nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000}
 
-        return [memory, utilization, power, energy]
+        def clocks() -> dict[str, float]:
+            mhz = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
+            reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+            return {prefix + "sm_clock_mhz": float(mhz), prefix + "clock_reasons": float(reasons)}
+
+        return [memory, utilization, power, energy, clocks]
+
+    @staticmethod
+    def _counters(prefix: str, gpm: Gpm) -> Callable[[], dict[str, float]]:
+        return lambda: {f"{prefix}{name}_percentage": value for name, value in gpm.read().items()}
 
     @staticmethod
     def _text(value: str | bytes) -> str:

@@ -93,6 +93,26 @@ def test_on_a_cpu_time_is_an_operators_own(read):
     assert breakdown.phase_share(found, "backward") == pytest.approx(1 / 3)
 
 
+def test_what_an_operator_calls_is_of_its_layer(read):
+    engine = event("evaluate_function: MmBackward0", "cpu_op", 50, 20, tid=2, **{"Sequence number": 11})
+    inner = event("aten::mm", "cpu_op", 55, 10, tid=2)
+    found = {e.name: e.layer for e in read([*KINETO, engine, inner])}
+    assert found["aten::mm"] == "block.conv"
+
+
+def test_a_sequence_number_ties_the_backward_pass_alone(read):
+    """Outside of it an operator bears the number of the one that comes next."""
+    copy = event("aten::to", "cpu_op", 0, 2, tid=3, **{"Sequence number": 11})
+    assert [e.layer for e in read([*KINETO, copy]) if e.name == "aten::to"] == [""]
+
+
+def test_a_phase_that_no_event_is_of_has_no_share(read):
+    found = breakdown.timed(read([event("a", "cpu_op", 0, 5, phase="forward")]))
+    assert breakdown.phase_share(found, "forward") == 1
+    with pytest.raises(Absent, match="what is of the update"):
+        breakdown.phase_share(found, "update")
+
+
 def test_a_trace_without_phases_has_no_split(read):
     with pytest.raises(Absent, match="doesn't tell"):
         breakdown.phase_share(breakdown.timed(read([event("a", "cpu_op", 0, 5)])), "forward")

@@ -15,9 +15,11 @@ from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
 from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
 
 from tbd.measure import figures
+from tbd.tracking import gpm
 from tbd.tracking.gpus import Gpus
 from tbd.tracking.host import Host
 from tbd.tracking.process_tree import ProcessTree
+from tbd.tracking.rapl import Rapl
 from tbd.tracking.sampler import Sampler
 from tbd.tracking.spool import Spool
 
@@ -231,6 +233,101 @@ def test_a_reading_that_a_gpu_has_not_is_dropped_and_the_others_go_on(monkeypatc
         "system/gpu_0_memory_usage_megabytes": 2000.0,
     }
     assert [gpus.sample(), gpus.sample()] == [expected, expected]
+
+
+class Counting(Nvml):
+    """A driver whose GPUs have GPM: each reading since the one before it has its number in every metric."""
+
+    NVML_SUCCESS, NVML_GPM_METRICS_GET_VERSION = 0, 1
+    supported = True
+    mig = False
+
+    def __init__(self) -> None:
+        self.readings = 0
+        for number, name in enumerate(gpm.METRICS.values()):
+            setattr(self, name, 10 + number)
+
+    def nvmlDeviceIsMigDeviceHandle(self, handle: int) -> bool:
+        return self.mig
+
+    def nvmlGpmQueryDeviceSupport(self, handle: int) -> SimpleNamespace:
+        return SimpleNamespace(isSupportedDevice=self.supported)
+
+    def nvmlGpmSampleAlloc(self) -> dict[str, int]:
+        return {}
+
+    def nvmlGpmSampleGet(self, handle: int, sample: dict[str, int]) -> None:
+        self.readings += 1
+        sample["at"] = self.readings
+
+    def c_nvmlGpmMetricsGet_t(self) -> SimpleNamespace:
+        return SimpleNamespace(metrics=[SimpleNamespace(nvmlReturn=0) for _ in gpm.METRICS])
+
+    def nvmlGpmMetricsGet(self, asked: SimpleNamespace) -> None:
+        assert (asked.version, asked.numMetrics) == (1, len(gpm.METRICS))
+        for metric in asked.metrics:
+            metric.value = 100 * (asked.sample2["at"] - asked.sample1["at"]) + metric.metricId
+        asked.metrics[-1].nvmlReturn = 3  # not supported: of this one metric
+
+
+def test_a_gpus_counters_tell_of_the_time_between_two_readings() -> None:
+    counters = gpm.Gpm(Counting(), 0)
+    expected = {"sm_active": 110.0, "sm_occupancy": 111.0, "tensor_active": 112.0, "fp32_active": 113.0}
+    assert [counters.read(), counters.read()] == [expected, expected]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"supported": False}, "the GPU has no GPM counters (Hopper and later do)"),
+        ({"mig": True}, "a MIG slice has no counters of its own here: GPM reads whole GPUs"),
+        ({"nvmlGpmSampleGet": Nvml().nvmlNoPermission}, "NVML refuses the GPM counters: nvmlNoPermission"),
+    ],
+    ids=["older", "mig", "refused"],
+)
+def test_why_a_gpu_has_no_counters(monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], reason: str) -> None:
+    driver = Counting()
+    for name, value in change.items():
+        if callable(value):
+            monkeypatch.setattr(driver, "NVMLError", Nvml.NVMLError, raising=False)
+        monkeypatch.setattr(driver, name, value, raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", driver)  # type: ignore[arg-type]
+    gpus = Gpus("0")
+    assert gpus.no_counters == reason
+    assert "system/gpu_0_utilization_percentage" in gpus.sample(), "the others go on"
+
+
+def package(root: Path, number: int, energy: int, name: str = "package-0") -> Path:
+    path = root / f"intel-rapl:{number}"
+    path.mkdir(parents=True)
+    for file, value in (("name", name), ("energy_uj", energy), ("max_energy_range_uj", 999_999_999)):
+        (path / file).write_text(f"{value}\n")
+    return path
+
+
+def test_a_cpus_energy_is_of_its_packages_and_goes_on_where_the_counter_begins_anew(tmp_path: Path) -> None:
+    one, two = package(tmp_path, 0, 990_000_000), package(tmp_path, 1, 5_000_000, "package-1")
+    package(tmp_path, 2, 10**8, "psys")  # the whole machine, with the packages in it
+    rapl = Rapl(tmp_path)
+    (one / "energy_uj").write_text("10000000")  # 20 J on, through its end at 1000 J
+    (two / "energy_uj").write_text("7000000")
+    assert rapl.sample() == {"system/cpu_energy_joules": pytest.approx(22.0)}
+    assert rapl.reason == ""
+
+
+def test_why_a_cpus_energy_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "virtual machines mostly have none" in Rapl(tmp_path).reason
+    package(tmp_path, 0, 1)
+
+    def refused(path: Path, *_: Any) -> str:
+        if path.name == "energy_uj":
+            raise PermissionError(13, "Permission denied", str(path))
+        return "package-0" if path.name == "name" else "1"
+
+    monkeypatch.setattr(Path, "read_text", refused)  # root, as tests may run, reads everything
+    rapl = Rapl(tmp_path)
+    assert rapl.sample() == {}
+    assert "no permission" in rapl.reason and "chmod" in rapl.reason
 
 
 def test_no_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

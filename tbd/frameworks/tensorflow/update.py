@@ -79,7 +79,8 @@ class TrainedUpdate:
             for result in operation.outputs:
                 if result.name not in captured:
                     found.add(result.name, sources)
-        return {name.rpartition(":")[0]: layer for name, layer in found.layers.items()}
+        layers = {name.rpartition(":")[0]: layer for name, layer in found.layers.items()}
+        return {**layers, **{operation: attribution.layer_of(p) for operation, p in self.gradient_names.items()}}
 
     def exact_gradients(self, inputs):
         """(the loss, the gradients): with loss scaling at the present scale, or the next below that has finite ones."""

@@ -74,6 +74,7 @@ ARTIFACTS = re.compile(
     r"/(ajax-)?api/2\.0/mlflow-artifacts/(artifacts(/.+)?|mpu/(create|complete|abort)/.+|presigned/.+)"
 )
 API = re.compile(r"/(ajax-)?api/[23]\.0/mlflow/(.+)")
+ADMINISTRATORS = ("users/list",)  # MLflow itself shows all names to everybody who has one
 PLAIN = {
     "GET": ("/", "/version", "/get-artifact"),
     "POST": ("/graphql",),
@@ -97,20 +98,16 @@ def authenticate() -> Authorization | Response:
         return answer
     if not served(request.method, request.path):
         return refusal(f"{request.method} {request.path} is not served here")
-    if API.fullmatch(request.path) and request.path.endswith("/experiments/create"):
-        return creating_experiment(answer)
-    return answer
-
-
-def creating_experiment(answer: Authorization) -> Authorization | Response:
-    """Where an experiment's artifacts lie is the server's to say.
-
-    It fetches them with its own rights, so a place that a user chose could be another user's, or any that it may read.
-    """
-    chosen = _get_request_message(CreateExperiment()).artifact_location
-    if chosen and not auth.store.get_user(str(answer.username)).is_admin:
-        return refusal("artifact_location: only the administrator chooses where artifacts lie; leave it out")
-    return answer
+    found = API.fullmatch(request.path)
+    if found is None:
+        return answer
+    reason = ""
+    if found[2] in ADMINISTRATORS:
+        reason = "for administrators alone"
+    elif found[2] == "experiments/create" and _get_request_message(CreateExperiment()).artifact_location:
+        # the server fetches artifacts with its own rights: a place that a user chose could be another user's
+        reason = "artifact_location: only administrators choose where artifacts lie; leave it out"
+    return refusal(reason) if reason and not auth.store.get_user(str(answer.username)).is_admin else answer
 
 
 def refusal(text: str) -> Response:

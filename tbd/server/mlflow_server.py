@@ -56,6 +56,8 @@ def environment(home: Home, settings: Settings) -> dict[str, str]:
         "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": ",".join(settings.allowed_origins),
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # 8 processes less, and nothing of ours uses it
         "MLFLOW_DISABLE_TELEMETRY": "true",
+        # MLflow would call a trace.json.gz "gzip-encoded JSON", which its own client then unpacks and saves as .gz
+        "MLFLOW_S3_UPLOAD_EXTRA_ARGS": '{"ContentEncoding": "identity"}',
     }
     if settings.s3:
         variables |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}

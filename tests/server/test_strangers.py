@@ -3,6 +3,8 @@
 The routes are MLflow's own list (tests/server/routes.txt, held to the installed MLflow by test_routes.py).
 """
 
+import base64
+import http.client
 import re
 import uuid
 from collections.abc import Callable
@@ -13,7 +15,6 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 import requests
-import urllib3
 
 from tbd.server import objects
 from tests.server.stack import Stack, User
@@ -235,11 +236,13 @@ def test_a_stranger_gets_nothing_of_hers_on_any_served_route(alice: Alice, bob: 
     table = asked_of(alice, bob)
     served = [(method, path) for verdict, method, path in ROUTES if verdict == "served"]
     assert {(method, short(path)) for method, path in served} == set(table)
+    otherwise = []
     for method, path in served:
         wanted, how = table[method, short(path)]
         answer = ask(bob, method, filled(path, alice), **how)
-        assert alice.mark not in answer.text, (method, path)
-        assert (answer.status_code == 403) == (wanted == CLOSED), (method, path, answer.status_code, answer.text[:300])
+        if (answer.status_code == 403) != (wanted == CLOSED) or answer.status_code >= 500 or alice.mark in answer.text:
+            otherwise.append((method, path, answer.status_code, answer.text[:300]))
+    assert otherwise == []
     assert alice.state() == before
     assert ask(alice.user, "GET", "/api/2.0/mlflow/users/current").status_code == 200  # her password is as it was
 
@@ -251,25 +254,27 @@ def test_a_reader_can_not_write(stack: Stack, alice: Alice) -> None:
     assert ask(reader, "GET", "/api/2.0/mlflow/runs/get", params={"run_id": alice.run}).status_code == 200
     writes = {(method, path) for method, path in asked_of(alice, reader) if method != "GET" and "search" not in path}
     table = asked_of(alice, reader)
+    otherwise = []
     for verdict, method, path in ROUTES:
         if verdict == "served" and (method, short(path)) in writes - {("POST", "/graphql")}:
             answer = ask(reader, method, filled(path, alice), **table[method, short(path)][1])
-            assert answer.status_code == 403, (method, path, answer.status_code, answer.text[:300])
+            if answer.status_code != 403:
+                otherwise.append((method, path, answer.status_code, answer.text[:300]))
+    assert otherwise == []
     assert alice.state() == before
 
 
 def raw(user: User, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
     """The request with its path as it stands: other clients tidy it up first."""
     parts = urlsplit(user.url)
-    headers = urllib3.make_headers(basic_auth=":".join(user.login))
-    pool = urllib3.HTTPConnectionPool(parts.hostname or "", parts.port)
-    connection = pool._get_conn()
-    connection.putrequest(method, path)
-    for name, value in {**headers, "Content-Length": str(len(body or b""))}.items():
-        connection.putheader(name, value)
-    connection.endheaders(body)
-    answer = connection.getresponse()
-    return answer.status, answer.data
+    password = base64.b64encode(":".join(user.login).encode()).decode()
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    try:
+        connection.request(method, path, body, {"Authorization": f"Basic {password}"})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
 
 
 def test_no_path_leads_out_of_ones_own_artifacts(stack: Stack, alice: Alice) -> None:

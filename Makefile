@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 FRAMEWORKS := $(filter-out cntk,$(patsubst tbd/frameworks/%/adapter.py,%,$(wildcard tbd/frameworks/*/adapter.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test ui lint parity-full bench-overhead bench-models lock clean
+.PHONY: help setup run test ui server server-setup lint parity-full bench-overhead bench-models lock clean
 
 help: ## these lines
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -26,6 +26,14 @@ $(VENV)/ready: requirements.lock pyproject.toml
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
+# what the shared server needs beside: SeaweedFS alone is 170 MB
+server-setup: $(VENV)/server ## the shared server's packages, exactly as locked in requirements-server.lock
+
+$(VENV)/server: $(VENV)/ready requirements-server.lock
+	@echo "setting up the server's packages (once)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements-server.lock
+	@touch $@
+
 run: setup ## train MODEL=seq2seq in FRAMEWORK=tensorflow on HARDWARE=cpu and record the run
 	@$(BIN)/python -m tbd.train model=$(MODEL) framework=$(FRAMEWORK) hardware=$(HARDWARE)
 
@@ -33,7 +41,10 @@ run: setup ## train MODEL=seq2seq in FRAMEWORK=tensorflow on HARDWARE=cpu and re
 ui: setup ## the record in a browser
 	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow ui --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}"
 
-test: setup lint ## all tests
+server: server-setup ## the shared server on this machine: PostgreSQL, S3 and MLflow, with logins (docs/server.md)
+	@$(BIN)/python -m tbd.serve
+
+test: setup server-setup lint ## all tests
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 parity-full: setup ## every network at its full size against PyTorch in float64, hours; the report: docs/parity.md
@@ -51,8 +62,9 @@ bench-overhead: setup ## our timing pass against a bare loop of the same model, 
 bench-models: setup ## our networks against the best public implementation in each framework, ratios (ARGUMENTS=--help)
 	@$(BIN)/python benchmarks/models.py $(ARGUMENTS)
 
-lock: setup ## requirements.lock anew from pyproject.toml
+lock: setup ## requirements.lock and requirements-server.lock anew from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --no-emit-index-url --no-emit-find-links -o requirements.lock pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra server -c requirements.lock --no-emit-index-url --no-emit-find-links -o requirements-server.lock pyproject.toml
 
 clean: ## remove .venv (runs and records stay)
 	rm -rf $(VENV)

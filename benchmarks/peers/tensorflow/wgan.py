@@ -62,7 +62,7 @@ def build(options, batch_size, device, precision, compile):
 
     def moved(network, loss):
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(network.trainable_variables)
+            tape.watch([variable.value for variable in network.trainable_variables])
             value = loss()
         variables = network.trainable_variables
         optimizers[network].apply(tape.gradient(value, variables), variables)

@@ -57,6 +57,8 @@ class Settings:
             "MLFLOW_S3_ENDPOINT_URL": self.s3_endpoint,
             "AWS_DEFAULT_REGION": self.s3_region,
             "AWS_PROFILE": self.s3_profile,
+            # MLflow would call a trace.json.gz "gzip-encoded JSON", which its own client then unpacks and saves as .gz
+            "MLFLOW_S3_UPLOAD_EXTRA_ARGS": '{"ContentEncoding": "identity"}' if self.s3_bucket else None,
         }
         return {**access.variables(self.credentials), **{name: value for name, value in s3.items() if value}}
 

@@ -1,0 +1,81 @@
+"""python -m tests.faults.server_table: every fault on a real server, what was lost; writes docs/server-faults.md."""
+
+import argparse
+import datetime
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from tbd.server.settings import free_ports
+from tests.commands import ROOT
+from tests.faults.server_accounts import Account, account
+from tests.faults.server_faults import FAULTS, Scene
+from tests.server.stack import Stack, open_folder
+
+HEAD = """# Faults between a run and the server
+
+Each fault was brought about on a real server (PostgreSQL, SeaweedFS and MLflow with authentication, as
+`python -m tbd.serve` starts them), while runs of `python -m tbd.train` or `python -m tbd.sync` went on; then what was
+broken was mended, and what waited was sent by the next run or by `python -m tbd.sync`. A point is one value of a
+metric; it is lost where the server has it not exactly as the spool gives it, and a duplicate where the server has one
+more. Files were downloaded and held against SHA256SUMS and the spool. Runs must be there once, with the right status.
+
+`make server-faults` wrote this on {date} ({system}, {cores} cores, {minutes:.0f} minutes).
+
+| fault | runs | points | lost | duplicated | files | wrong files | else |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.server_table", description=__doc__)
+    parser.add_argument("--only", metavar="WORDS", help="only faults with these words in their name; writes nothing")
+    options = parser.parse_args(arguments)
+    chosen = [name for name in FAULTS if not options.only or options.only in name]
+    began, rows, failed = time.monotonic(), [], 0
+    folder = open_folder()
+    stack = Stack(folder / "server")
+    try:
+        stack.start("--port", str(free_ports(1)[0]))
+        user = stack.new_user()
+        for name in chosen:
+            home = Path(tempfile.mkdtemp(prefix="tbd-fault-"))
+            try:
+                FAULTS[name](Scene(stack, user, home))
+                found = account(home / "runs", user)
+            except Exception as error:
+                traceback.print_exc()
+                found = Account(wrong=(f"{type(error).__name__}: {error}"[:200],))
+            finally:
+                stack.start()
+                shutil.rmtree(home, ignore_errors=True)
+            failed += not found.clean
+            rows.append(row(name, found))
+            print(rows[-1], flush=True)
+    finally:
+        stack.stop()
+        shutil.rmtree(folder)
+    if not options.only:
+        head = HEAD.format(
+            date=datetime.date.today(),
+            system=platform.system(),
+            cores=os.cpu_count(),
+            minutes=(time.monotonic() - began) / 60,
+        )
+        (ROOT / "docs" / "server-faults.md").write_text(head + "\n".join(rows) + "\n")
+    return 1 if failed else 0
+
+
+def row(name: str, found: Account) -> str:
+    rest = "; ".join(found.wrong).replace("\n", " ").replace("|", "/") or "0"
+    counts = (found.runs, found.points, found.lost, found.duplicated, found.files, found.files_wrong)
+    return f"| {name} | {' | '.join(f'{count:,}' for count in counts)} | {rest} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

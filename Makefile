@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 FRAMEWORKS := $(filter-out cntk,$(patsubst tbd/frameworks/%/adapter.py,%,$(wildcard tbd/frameworks/*/adapter.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test ui server server-setup lint parity-full bench-overhead bench-models lock clean
+.PHONY: help setup run test ui server server-setup lint parity-full server-faults bench-overhead bench-models lock clean
 
 help: ## these lines
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -55,6 +55,9 @@ lint: setup ## style, types, and the syntax that old frameworks need
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/vermin --quiet --no-tips --violations -t=3.6- tbd/__init__.py tbd/worker tbd/data tbd/frameworks/*.py tbd/frameworks/*/__init__.py tbd/frameworks/cntk entrypoints/frameworks/cntk $$(find tbd/models -name '*.py' $(FRAMEWORKS:%=! -name %.py))
+
+server-faults: server-setup ## every fault between a run and a real server, an hour; the report: docs/server-faults.md
+	@$(BIN)/python -m tests.faults.server_table
 
 bench-overhead: setup ## our timing pass against a bare loop of the same model, ratio a framework
 	@$(BIN)/python benchmarks/overhead/compare.py

@@ -106,6 +106,13 @@ class Framework(object):
         """
         raise NotImplementedError
 
+    def memory_copy(self, size):
+        """A function without arguments that copies `size` bytes (a multiple of 4) within the device's memory and waits.
+
+        What the device's measured memory bandwidth comes from: a call reads size bytes and writes as many.
+        """
+        raise NotImplementedError
+
 
 class Training(object):
     """One network with its optimizers, built on its device. `arrays` are batches as the specification gives them."""

@@ -138,6 +138,21 @@ class MatrixProduct:
 
 
 @dataclass(frozen=True)
+class MemoryCopy:
+    """Copies of so many `bytes` within the device's memory."""
+
+    bytes: int
+    seconds: Array
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What the run computes on, as the framework names it."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Trace:
     """`steps` traced ones took `seconds`; on the same batches without the profiler, `unprofiled_s`. None: not known."""
 
@@ -191,8 +206,8 @@ class Sample:
 
 T = TypeVar("T")
 Record = (
-    Header | Phase | Clock | Model | Steps | StepEnds | Steady | Window | Losses | MatrixProduct | Trace | Memory
-    | Missing | Warned | End | Sample
+    Header | Phase | Clock | Model | Steps | StepEnds | Steady | Window | Losses | MatrixProduct | MemoryCopy
+    | Devices | Trace | Memory | Missing | Warned | End | Sample
 )  # fmt: skip
 
 
@@ -411,6 +426,8 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {
     "matrix_product": lambda e: MatrixProduct(
         _count(e["size"]), _text(e["precision"]), _column(e["seconds"], len(e["seconds"]))
     ),
+    "memory_copy": lambda e: MemoryCopy(_count(e["bytes"]), _column(e["seconds"], len(e["seconds"]))),
+    "framework": lambda e: Devices(tuple(_text(device["name"]) for device in e["devices"])),
     "trace": _trace,
     "absent": lambda e: Missing(_text(e["what"]), _text(e["reason"])),
     "warning": lambda e: Warned(_text(e["message"])),

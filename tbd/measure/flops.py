@@ -1,6 +1,6 @@
 """Floating-point work: what was achieved, and how much of what the device can do."""
 
-from tbd.measure.events import Absent, Array, MatrixProduct
+from tbd.measure.events import Absent, Array, MatrixProduct, MemoryCopy
 
 
 def achieved_tflops(flops: Array | None, window_s: float) -> float:
@@ -27,6 +27,21 @@ def peak_tflops_measured(products: list[MatrixProduct], precision: str | None) -
     ]
     if not rates:
         raise Absent(f"no matrix product in {precision or 'the precision'} of the run was timed (measure.peak)")
+    return max(rates)
+
+
+def bandwidth_measured(copies: list[MemoryCopy]) -> float:
+    """2 bytes / min(seconds) / 10^9, in GB/s: a copy reads and writes every byte (STREAM's Copy, McCalpin 1995).
+
+    The minimum, as for the peak of arithmetic.
+    """
+    rates = [
+        2 * copy.bytes / float(copy.seconds.min()) / 1e9
+        for copy in copies
+        if copy.bytes and len(copy.seconds) and copy.seconds.min() > 0
+    ]
+    if not rates:
+        raise Absent("no copy within the device's memory was timed (measure.peak)")
     return max(rates)
 
 

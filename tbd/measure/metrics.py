@@ -7,7 +7,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from tbd.measure import breakdown, flops, loss, memory, ranks, startup, steps, throughput, trace, utilisation
+from tbd.measure import (
+    breakdown,
+    datasheets,
+    flops,
+    loss,
+    memory,
+    ranks,
+    startup,
+    steps,
+    throughput,
+    trace,
+    utilisation,
+)
 from tbd.measure.events import Absent
 from tbd.measure.run import Run
 
@@ -109,10 +121,22 @@ def _peak_tflops(run: Run) -> float:
     return flops.peak_tflops_measured(products, run.precision)
 
 
+def _datasheet_tflops(run: Run) -> float:
+    return datasheets.tflops(run.device_name, run.precision)
+
+
+def _bandwidth(run: Run) -> float:
+    copies = run.memory_copies
+    if not copies and (reason := run.missing("peak")) is not None:
+        raise Absent(reason)
+    return flops.bandwidth_measured(copies)
+
+
 def _achieved_tflops(run: Run) -> float:
     return flops.achieved_tflops(run.column("flops"), run.seconds)
 
 
+_NO_SHEET = {"cpu": "data sheets of CPUs state no such peak"}
 _NO_GPU = {"cpu": "the run has no GPU"}
 
 _TABLE = (
@@ -234,6 +258,18 @@ _TABLE = (
     ),
     Metric("achieved_tflops", "TFLOP/s", "achieved, of the model's FLOPs", USE, _achieved_tflops, terminal=True),
     Metric("peak_tflops_measured", "TFLOP/s", "the device's peak, by a matrix product", USE, _peak_tflops),
+    Metric(
+        "peak_tflops_datasheet", "TFLOP/s", "the device's peak, as its data sheet states", USE, _datasheet_tflops,
+        absent_on=_NO_SHEET,
+    ),
+    Metric(
+        "mfu_datasheet", SHARE, "model FLOPs utilisation, of the data sheet's peak", USE,
+        lambda run: flops.mfu(_achieved_tflops(run), run.world_size * _datasheet_tflops(run)), ".1f",
+        absent_on=_NO_SHEET,
+    ),
+    Metric(
+        "memory_bandwidth_measured", "GB/s", "the device's memory bandwidth, by a copy", USE, _bandwidth,
+    ),
     Metric(
         "mfu", SHARE, "model FLOPs utilisation, of the measured peak", USE,
         lambda run: flops.mfu(_achieved_tflops(run), _peak_tflops(run)), ".1f", terminal=True,

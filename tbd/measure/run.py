@@ -385,6 +385,18 @@ class Run:
         return [product for log in self.timing_logs for product in log.all(events.MatrixProduct)]
 
     @property
+    def memory_copies(self) -> list[events.MemoryCopy]:
+        return [copy for log in self.timing_logs for copy in log.all(events.MemoryCopy)]
+
+    @property
+    def device_name(self) -> str:
+        """Of the first of the devices that the run computes on. Raises Absent where the worker named none."""
+        found = self.timing_logs[0].last(events.Devices)
+        if found is None or not found.names:
+            raise Absent("the worker named no device")
+        return found.names[0]
+
+    @property
     def losses(self) -> Array:
         """Of all training steps of the first timing pass, in order: compile, warm-up, timed."""
         log = self.log_of(self.timing_names[0])

@@ -132,19 +132,26 @@ def timing(framework, training, source, request, events):
 # A product of 2048 keeps a 2-core CPU busy for about 0.1 s: long against its overhead, short enough to repeat.
 PEAK_SIZE = {"cpu": 2048, "gpu": 8192}
 PEAK_REPEATS = 5
+COPY_BYTES = {"cpu": 2**27, "gpu": 2**30}  # beyond what caches hold
 
 
 def measure_peak(framework, request, events):
-    """Time matrix products, after one that warms up: what the measured peak comes from."""
-    size = PEAK_SIZE[request["hardware"]["device"]]
-    multiply = framework.matrix_product(size)
-    multiply()
+    """Time matrix products and copies: what the measured peaks of arithmetic and of memory bandwidth come from."""
+    device = request["hardware"]["device"]
+    seconds = times_of(framework.matrix_product(PEAK_SIZE[device]))
+    events.write("matrix_product", size=PEAK_SIZE[device], precision=request["precision"], seconds=seconds)
+    events.write("memory_copy", bytes=COPY_BYTES[device], seconds=times_of(framework.memory_copy(COPY_BYTES[device])))
+
+
+def times_of(work):
+    """Seconds of PEAK_REPEATS calls, after one that warms up."""
+    work()
     seconds = []
     for _ in range(PEAK_REPEATS):
         begin = time.monotonic()
-        multiply()
+        work()
         seconds.append(time.monotonic() - begin)
-    events.write("matrix_product", size=size, precision=request["precision"], seconds=seconds)
+    return seconds
 
 
 def trace(framework, training, source, request, events):

@@ -46,6 +46,7 @@ def timing_facts(framework, folder):
         training.step(seq2seq.synthetic_batch(4, random))
         training.wait()
     framework.matrix_product(8)()
+    framework.memory_copy(1024)()
     return {
         "losses": [training.losses(), training.losses()],
         "graphs": training.updates[0].train.experimental_get_tracing_count(),

@@ -139,6 +139,18 @@ def test_host_memory_less_a_gpus_allocator_is_no_figure(sleep_run):
     assert "GPU's allocator" in on_gpu(spool).absent["memory/outside_allocator_mb"]
 
 
+def test_a_gpus_data_sheet_is_beside_what_was_measured(sleep_run):
+    spool, _ = sleep_run({"step_s": 1.0, "flops": 9.89e13, "matrix_product": {"size": 10**4, "seconds": [0.01]}})
+    assert on_gpu(spool).absent["mfu_datasheet"].endswith("has no none"), "the table knows no such device"
+    events = (spool / "events.jsonl").read_text().replace('"name": "none"', '"name": "NVIDIA H200"')
+    (spool / "events.jsonl").write_text(events)
+    request = json.loads((spool / "request.json").read_text())
+    (spool / "request.json").write_text(json.dumps({**request, "precision": "bf16"}))
+    figures = compute(spool)
+    assert figures.metrics["peak_tflops_datasheet"] == 989.5
+    assert figures.metrics["mfu_datasheet"] == pytest.approx(98.9 / 989.5)
+
+
 def counted(sleep_run, **metrics):
     """A spool with a window of 16 s, 1 s a step and item, and a sample a second of these metrics: f(seconds)."""
     spool, _ = sleep_run({"step_s": 1.0})

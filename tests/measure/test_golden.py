@@ -253,6 +253,11 @@ def test_memory(run):
     assert [row["position"] for row in figures.tables["memory_timeline"]] == [1, 5, 10, 20, 30, 31, 40, 50]
 
 
+def test_memory_bandwidth_is_what_a_copy_reads_and_writes(run):
+    metrics = compute(run(memory_copy={"bytes": 2**30, "seconds": [0.5, 0.25, 1.0]})).metrics
+    assert metrics["memory_bandwidth_measured"] == pytest.approx(2 * 2**30 / 0.25 / 1e9, rel=EXACT)
+
+
 def test_operators(run):
     def op(name, begin, duration, thread=1):
         return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": thread, "ts": begin, "dur": duration}

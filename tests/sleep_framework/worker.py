@@ -19,6 +19,7 @@ request["framework"]["options"] says what happens; a list is repeated for as man
     loss            a number or a list over all steps; default 1
     cpu_s           of the window; default 0
     matrix_product  {"size": n, "seconds": [...]}
+    memory_copy     {"bytes": n, "seconds": [...]}
     model           {"weights_bytes", "optimizer_state_bytes"}
     memory          what to write as memory.json; default: one buffer of weights
     rss_peak_bytes  default: left out
@@ -221,6 +222,8 @@ class Pass:
         if self.measure["peak"] and "matrix_product" in self.options:
             self.phase("peak")
             self.write("matrix_product", precision=self.request["precision"], **self.options["matrix_product"])
+        if self.measure["peak"] and "memory_copy" in self.options:
+            self.write("memory_copy", **self.options["memory_copy"])
 
     def trace(self):
         if self.missing("trace"):

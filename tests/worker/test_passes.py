@@ -32,6 +32,10 @@ class Framework:
 
         return multiply
 
+    def memory_copy(self, size):
+        self.copied = []
+        return lambda: self.copied.append(size)
+
 
 class Training(base.Training):
     """Counts what is asked of it; its losses come from `loss_of(step)`."""
@@ -148,6 +152,12 @@ def test_the_first_product_only_warms_up(tmp_path: Path) -> None:
     event = next(e for e in run(tmp_path, "timing", Training()) if e["event"] == "matrix_product")
     assert len(event["seconds"]) == passes.PEAK_REPEATS
     assert event["size"] == passes.PEAK_SIZE["cpu"]
+
+
+def test_copies_within_the_memory_are_timed_beside_the_products(tmp_path: Path) -> None:
+    event = next(e for e in run(tmp_path, "timing", Training()) if e["event"] == "memory_copy")
+    assert len(event["seconds"]) == passes.PEAK_REPEATS
+    assert event["bytes"] == passes.COPY_BYTES["cpu"]
 
 
 class Asynchronous(Training):

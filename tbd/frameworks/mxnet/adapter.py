@@ -71,5 +71,14 @@ class MXNet(Framework):
 
         return product
 
+    def memory_copy(self, size):
+        source, target = (self.mxnet.nd.ones(size // 4) for _ in range(2))
+
+        def copy():
+            source.copyto(target)
+            target.wait_to_read()
+
+        return copy
+
 
 FRAMEWORK = MXNet

@@ -78,6 +78,17 @@ class PyTorch(Framework):
 
         return product
 
+    def memory_copy(self, size):
+        # ones: memory that only was zero need not be there at all
+        source, target = (torch.ones(size // 4, device=self.device) for _ in range(2))
+
+        def copy():
+            target.copy_(source)
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+
+        return copy
+
 
 def device_of(kind):
     """The torch.device of a request's hardware.device; raises Unsupported where there is none."""

@@ -86,6 +86,17 @@ class TensorFlow(Framework):
 
         return product
 
+    def memory_copy(self, size):
+        tf = self.tf
+        with tf.device(self.device):
+            source, target = (tf.Variable(tf.ones([size // 4])) for _ in range(2))
+
+        def copy():
+            target[:].assign(source)  # in place: as a whole it would only take the other's memory
+            tf.test.experimental.sync_devices()
+
+        return copy
+
 
 def imported():
     """The module tensorflow. What its libraries print at the import is dropped unless the import fails."""

@@ -74,9 +74,8 @@ def controllers(count: int, minutes: float) -> int:
             )
         print(f"throughput, logged / unlogged: {results['logged'] / results['unlogged']:.4f}")
         batches = sorted(float(line) for file in times.iterdir() for line in file.read_text().split())
-        print(
-            f"batches: {len(batches)}, median {quantile(batches, 0.5):.3f} s, 99 % within {quantile(batches, 0.99):.3f} s"
-        )
+        median, nearly_all = quantile(batches, 0.5), quantile(batches, 0.99)
+        print(f"batches: {len(batches)}, median {median:.3f} s, 99 % within {nearly_all:.3f} s")
         clean = True
         for n in range(count):
             found = account(home / str(n) / "runs", user)

@@ -54,6 +54,8 @@ def start(home: Home, settings: Settings, wanted: set[str] | None = None) -> lis
     started = []
     with lock(home):
         chosen = [part for part in parts(home, settings) if wanted is None or part.name in wanted]
+        if mlflow_server.NAME in (part.name for part in chosen) and not processes.running(home, mlflow_server.NAME):
+            mlflow_server.check_port(settings)  # before the others are made and started for nothing
         for part in chosen:
             if processes.running(home, part.name) is None:
                 part.prepare()

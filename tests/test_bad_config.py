@@ -41,6 +41,10 @@ BAD = {
     "batch norm of one value": (["model=resnet50", "batch_size=1", "model.image_size=32"], "no variance"),
     "an experiment without a name": (["tracking.experiment="], "tracking.experiment is empty"),
     "a store that is none": (["tracking.uri=foo://bar"], "no store that MLflow knows"),
+    "a password in a store's name": (["tracking.uri='https://me:hunter2@host'"], "MLFLOW_TRACKING_PASSWORD"),
+    "no server": (["tracking=server"], "tracking.uri=https://HOST"),
+    "S3's region without a bucket": (["tracking=server", "tracking.uri=http://h", "tracking.s3_region=x"], "s3_bucket"),
+    "credentials that are not there": (["tracking.credentials=/nowhere"], "/nowhere can't be read"),
     "negative seed": (["seed=-1"], "at least 0"),
     "group without a choice": (["model=null"], "Config group override"),
     "bad job of a sweep": (["-m", "batch_size=4,0"], "batch_size=0"),
@@ -53,5 +57,5 @@ def test_bad_configuration_is_one_line_and_leaves_nothing(tmp_path: Path, case: 
     done = train(tmp_path, *overrides)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith("tbd: bad configuration: ") and said in line
+    assert line.startswith("tbd: bad configuration: ") and said in line and "hunter2" not in line
     assert list(tmp_path.iterdir()) == []

@@ -72,6 +72,11 @@ def test_building_keeps_the_users_indexes_and_drops_what_misleads_pip():
     assert "PIP_TARGET" not in variables and "PYTHONPATH" not in variables
 
 
+def test_a_build_does_not_see_the_keys_to_the_record():
+    keys = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_URI", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    assert set(keys) & set(build_variables(dict.fromkeys(keys, "x"))) == set()
+
+
 def test_the_import_folder_holds_the_package_and_nothing_else(tmp_path):
     folder = import_folder(tmp_path)
     assert [path.name for path in folder.iterdir()] == ["tbd"]

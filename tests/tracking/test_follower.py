@@ -1,6 +1,7 @@
 """Against real SQLite stores: whatever happens in between, MLflow ends up with the run once, whole and clean."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -8,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from mlflow import MlflowClient
-from mlflow.entities import Run
+from mlflow.entities import Run, ViewType
+from mlflow.exceptions import MlflowException
 
 from tbd.measure.figures import Figures
+from tbd.tracking import artifacts, finder
 from tbd.tracking.follower import Outcome, follow, open_run, waits
 from tbd.tracking.spool import Spool
 from tbd.tracking.store import Settings
@@ -373,3 +377,113 @@ def test_two_processes_open_one_new_store(tmp_path: Path) -> None:
     found = runs(MlflowClient(f"sqlite:///{tmp_path}/mlflow.db"))
     assert {run.data.tags["tbd.spool_id"] for run in found} == {spool.id for spool in made}
     assert {run.info.status for run in found} == {"FINISHED"}
+
+
+def test_files_come_with_their_checksums(tmp_path: Path, settings: Settings, client: MlflowClient) -> None:
+    spool = spools.finished(tmp_path)
+    (spool.path / "pictures").mkdir()
+    (spool.path / "pictures" / "a.png").write_bytes(bytes(1000))
+    run_id = follow(spool, settings).run_id
+    down = client.download_artifacts(run_id, "", str(tmp_path))
+    checked = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=down, capture_output=True, text=True, check=True)
+    assert "pictures/a.png: OK" in checked.stdout and "trace.json.gz: OK" in checked.stdout
+    assert checked.stdout.count(": OK") == len(artifacts.files(spool))
+
+
+def test_a_file_that_the_store_has_not_whole_is_told_and_sent_again(
+    tmp_path: Path, settings: Settings, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = spools.finished(tmp_path)
+    send = MlflowClient.log_artifact
+
+    def halve(self: MlflowClient, run_id: str, local_path: str, artifact_path: str | None = None) -> None:
+        if local_path.endswith("trace.json.gz"):
+            half = tmp_path / "half" / "trace.json.gz"
+            half.parent.mkdir()
+            half.write_bytes(Path(local_path).read_bytes()[:20])
+            local_path = str(half)
+        send(self, run_id, local_path, artifact_path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "log_artifact", halve)
+        outcome = follow(spool, settings)
+    assert outcome.state == "pending" and "20 of the " in outcome.reason and "trace.json.gz" in outcome.reason
+    assert waits(spool, settings) and only_run(client).info.status == "RUNNING"
+    assert follow(spool, settings).state == "synced"
+    down = client.download_artifacts(only_run(client).info.run_id, "trace.json.gz", str(tmp_path))
+    assert Path(down).read_bytes() == (spool.path / "trace.json.gz").read_bytes()
+
+
+def test_after_a_crash_the_files_that_are_there_are_not_sent_again(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = spools.finished(tmp_path)
+    sent: list[str] = []
+    send = MlflowClient.log_artifact
+
+    def count(self: MlflowClient, run_id: str, local_path: str, artifact_path: str | None = None) -> None:
+        if Path(local_path).name == "request.json" and "request.json" not in sent:
+            sent.append("request.json")
+            raise KeyboardInterrupt
+        sent.append(Path(local_path).name)
+        send(self, run_id, local_path, artifact_path)
+
+    monkeypatch.setattr(MlflowClient, "log_artifact", count)
+    with pytest.raises(KeyboardInterrupt):
+        follow(spool, settings)
+    before = [name for name in sent if name != "request.json"]
+    assert before and waits(spool, settings)
+    follow(spool, settings)
+    # the last one that was sent before may not have been noted
+    assert [sent.count(name) for name in before[:-1]] == [1] * len(before[:-1])
+
+
+def test_what_is_too_large_goes_in_smaller_batches(
+    tmp_path: Path, settings: Settings, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As MLflow's client tells of a proxy that answers 413; the real one is in tests/faults."""
+    log_batch = MlflowClient.log_batch
+
+    def limited(self: MlflowClient, run_id: str, **batch: Any) -> Any:
+        if any(len(batch.get(kind, ())) > 7 for kind in ("metrics", "params", "tags")):
+            raise MlflowException("API request to endpoint /x failed with error code 413 != 200")
+        return log_batch(self, run_id, **batch)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", limited)
+    assert follow(spools.finished(tmp_path), settings).state == "synced"
+    assert len(history(client, only_run(client), "loss")) == spools.STEPS
+
+
+def test_a_file_that_is_too_large_is_named_with_the_way_out(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    response = requests.Response()
+    response.status_code = 413
+
+    def refuse(self: MlflowClient, run_id: str, local_path: str, artifact_path: str | None = None) -> None:
+        raise requests.HTTPError("413 Client Error", response=response)
+
+    monkeypatch.setattr(MlflowClient, "log_artifact", refuse)
+    outcome = follow(spools.finished(tmp_path), settings)
+    assert outcome.state == "pending" and "config.yaml" in outcome.reason and "client_max_body_size" in outcome.reason
+
+
+@pytest.mark.parametrize("sent_before", [True, False])
+def test_two_machines_that_make_a_run_each_agree_on_one(
+    tmp_path: Path, settings: Settings, client: MlflowClient, sent_before: bool
+) -> None:
+    """Both have looked, and found none, before either has made its own."""
+    mine = spools.finished(tmp_path / "mine")
+    shutil.copytree(mine.path, tmp_path / "copy")
+    theirs = Spool.open(tmp_path / "copy")
+    first = finder.create(client, theirs, settings)
+    if sent_before:
+        assert follow(theirs, settings).run_id == first.info.run_id
+    second = finder.create(client, mine, settings)
+    for spool in (mine, theirs):
+        assert follow(spool, settings).state == "synced"
+    run = only_run(client)
+    assert run.info.run_id == second.info.run_id == mine.mlflow()["run_id"] == theirs.mlflow()["run_id"]
+    assert run.info.status == "FINISHED" and len(history(client, run, "loss")) == spools.STEPS
+    (deleted,) = client.search_runs([run.info.experiment_id], run_view_type=ViewType.DELETED_ONLY)
+    assert deleted.data.tags["tbd.spool_id"] == f"withdrawn in favour of {run.info.run_id}"

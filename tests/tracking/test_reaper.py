@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
+from tbd.tracking import reaper
+from tbd.tracking.follower import Outcome
 from tbd.tracking.reaper import end_if_dead, reap
 from tbd.tracking.spool import Spool, write_json
 from tbd.tracking.store import Settings
@@ -55,6 +57,20 @@ def test_a_killed_controller_s_run_is_ended_and_recorded(
     assert (run.data.tags["tbd.status"], run.data.tags["tbd.cause"]) == ("interrupted", "the controller was killed")
     assert run.info.end_time >= run.info.start_time
     assert reap(tmp_path, settings) == []
+
+
+def test_a_store_that_is_away_is_asked_once_for_all_the_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def follow(spool: Spool, settings: Settings) -> Outcome:
+        asked.append(spool.id)
+        return Outcome("pending", "away", reached=False)
+
+    monkeypatch.setattr(reaper, "follow", follow)
+    for tracking in ({"mode": "offline"}, {"mode": "server"}, {"mode": "server"}):
+        altered(spools.begun(tmp_path, tracking=tracking), boot_id="another boot")
+    states = sorted(outcome.state for _, outcome in reap(tmp_path, Settings()))
+    assert states == ["offline", "pending", "pending"] and len(asked) == 1
 
 
 def test_a_dead_controller_that_nobody_waited_for_is_dead(tmp_path: Path) -> None:

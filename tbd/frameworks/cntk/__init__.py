@@ -10,7 +10,6 @@ NOT_ON = {
 PRECISIONS = {"cpu": ("fp32", "fp64")}
 COMPILE = ("network",)
 WITHOUT = {
-    ("inception_v3", None, None): "inception_v3 is not written in CNTK yet",
     ("transformer", None, None): "transformer is not written in CNTK yet",
     ("wgan", None, None): (
         "CNTK has no gradient of a gradient, which the penalty of model.lipschitz=gradient_penalty takes; "

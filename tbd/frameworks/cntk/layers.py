@@ -64,12 +64,37 @@ def masked_batch_norm(x, real, count, weight, bias, running_mean, running_varian
     mean = total_of_features(x * real) / count
     centred = (x - mean) * real
     variance = total_of_features(C.square(centred)) / count
-    moved = [
-        C.assign(running, (1 - momentum) * running + momentum * C.reshape(new, running.shape))
-        for running, new in ((running_mean, mean), (running_variance, variance * count / C.element_max(count - 1, 1)))
-    ]
+    unbiased = variance * count / C.element_max(count - 1, 1)
+    moved = [moving(running_mean, mean, momentum), moving(running_variance, unbiased, momentum)]
     scale = C.reshape(weight, beside) / C.sqrt(variance + epsilon)
     return centred * scale + C.reshape(bias, beside), moved
+
+
+def summed_batch_norm(x, weight, bias, running_mean, running_variance, epsilon, momentum, rows):
+    """(batch_norm of pictures, the assignments of the moved statistics), by own_batch_norm's operators."""
+    y, mean, variance = own_batch_norm(x, weight, bias, epsilon, rows)
+    count = rows * x.shape[1] * x.shape[2]
+    unbiased = variance * (float(count) / max(count - 1, 1))
+    return y, [moving(running_mean, mean, momentum), moving(running_variance, unbiased, momentum)]
+
+
+def own_batch_norm(x, weight, bias, epsilon, rows):
+    """(batch norm of pictures by their own statistics, mean, biased variance), these (channels, 1, 1).
+
+    From single operators, whose sums are of float64. The fused one sums in float32, one number after the other: of 8
+    rows of 35x35 pixels its gradients by x and by the bias were 10 and 6 times as far from float64 as PyTorch's.
+    """
+    count = float(rows * x.shape[1] * x.shape[2])
+    mean = total_of_features(x) / count
+    centred = x - mean
+    variance = total_of_features(C.square(centred)) / count
+    weight, bias = (C.reshape(array, (-1, 1, 1)) for array in (weight, bias))
+    return centred * (weight / C.sqrt(variance + epsilon)) + bias, mean, variance
+
+
+def moving(running, new, momentum):
+    """The assignment of a moved statistic."""
+    return C.assign(running, (1 - momentum) * running + momentum * C.reshape(new, running.shape))
 
 
 def total_of_features(x):
@@ -79,6 +104,18 @@ def total_of_features(x):
     if len(x.dynamic_axes) > 1:
         x = C.sequence.reduce_sum(x)
     return C.reduce_sum(x, C.Axis.default_batch_axis())
+
+
+def layer_norm(x, weight, bias, epsilon, axes=-1):
+    """(x - mean) / sqrt(variance + epsilon) * weight + bias over the axes of each row, with the biased variance."""
+    centred = x - C.reduce_mean(x, axes)
+    deviation = C.sqrt(C.reduce_mean(C.square(centred), axes) + epsilon)
+    return centred / deviation * weight + bias
+
+
+def rows_of(x, rows):
+    """The batch, of so many rows, as an array without a batch axis: (rows, ...)."""
+    return C.reshape(C.unpack_batch(x), (rows,) + x.shape)
 
 
 def mean_of_pixels(x):

@@ -51,7 +51,8 @@ class Rule:
             own = {kind: constants[n] for kind, constants in self.state.items()}
             moved = weight - self.change(gradient, own)
             if o.clip_weights is not None:
-                moved = C.clip(moved, -o.clip_weights, o.clip_weights)
+                # as Constants: of a number it makes a float32
+                moved = C.clip(moved, *[C.Constant(numpy.asarray(n * o.clip_weights, dtype)) for n in (-1, 1)])
             found.append(C.assign(weight, moved))
         return C.combine(found)
 

@@ -187,6 +187,10 @@ def constant(framework, array):
         import mxnet
 
         return mxnet.sym.BlockGrad(array)
+    if framework == "cntk":
+        import cntk
+
+        return cntk.stop_gradient(array)
     import jax
 
     return jax.lax.stop_gradient(array)

@@ -134,7 +134,7 @@ class BatchNormInTheCritic(Fault):
 
     @contextlib.contextmanager
     def planted(self):
-        batch_norm = {"pytorch": pytorch_batch_norm, "mxnet": mxnet_batch_norm}
+        batch_norm = {"pytorch": pytorch_batch_norm, "mxnet": mxnet_batch_norm, "cntk": cntk_batch_norm}
         network = models.network("wgan", self.framework)
         with unittest.mock.patch.object(network, "layer_norm", batch_norm.get(self.framework, last_axis_norm)):
             yield
@@ -150,6 +150,14 @@ def mxnet_batch_norm(x, weight, bias, epsilon):
     import mxnet
 
     return mxnet.sym.BatchNorm(x, weight, bias, fix_gamma=False, eps=epsilon)
+
+
+def cntk_batch_norm(x, weight, bias, epsilon):
+    import cntk
+
+    statistics = [cntk.Constant(numpy.zeros(weight.shape, weight.dtype)) for _ in range(2)]
+    count = cntk.Constant(numpy.zeros((), weight.dtype))
+    return cntk.batch_normalization(x, weight, bias, *statistics, spatial=True, running_count=count, epsilon=epsilon)
 
 
 def last_axis_norm(x, weight, bias, epsilon):

@@ -78,6 +78,6 @@ class Stream:
     def _resting(self) -> bool:
         """Whether no pass is at its steps: one so short that we saw it when it was over may have been followed by the
         next before we took `go` away."""
-        events = jsonl.read_tail(self._spool.path / "events.jsonl", TAIL_BYTES)
+        events = jsonl.read_tail(self._spool.events_path, TAIL_BYTES)
         phases = [event.get("name") for event in events if event.get("event") == "phase"]
         return bool(phases) and phases[-1] in UP_TO_GO

@@ -38,8 +38,9 @@ def main() -> int:
         subprocess.run([sys.executable, "-m", "tbd.report"], cwd=folder, env=environment, check=True)
         seconds = time.monotonic() - begin
         size = (Path(folder) / "report.html").stat().st_size / 1e6
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
-    print(f"{count} runs: {seconds:.1f} s, {peak:.0f} MB resident at the most, a page of {size:.1f} MB")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu, peak = used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
+    print(f"{count} runs: {seconds:.1f} s, of them {cpu:.1f} s of CPU, {peak:.0f} MB at the most, a page of {size:.1f} MB")
     return 0
 
 

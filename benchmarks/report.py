@@ -40,7 +40,7 @@ def main() -> int:
         size = (Path(folder) / "report.html").stat().st_size / 1e6
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu, peak = used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
-    print(f"{count} runs: {seconds:.1f} s, of them {cpu:.1f} s of CPU, {peak:.0f} MB at the most, a page of {size:.1f} MB")
+    print(f"{count} runs: {seconds:.1f} s ({cpu:.1f} s of CPU), {peak:.0f} MB at the most, a page of {size:.1f} MB")
     return 0
 
 

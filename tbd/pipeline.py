@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from tbd.config.plan import GO, Plan, plan, repeated
+from tbd.config.plan import GO, Plan, passes_of, plan
 from tbd.display import Progress, summary
 from tbd.launch import environments, job, programs, project
 from tbd.launch.variables import visible_gpus
@@ -130,7 +130,7 @@ def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
     spool.write_request(planned.request(spool.id, spool.path))
 
     enter(spool, progress, "launch")
-    passes = repeated(measure["passes"], measure["repeats"])
+    passes = passes_of(measure)
     with contextlib.closing(Stream(progress, spool, settings(planned), spool.path / GO, passes)) as stream:
         start = launch_ranks if planned.world_size > 1 else launch_one
         name, cause = start(planned, spool, environment, found, stream)
@@ -149,7 +149,7 @@ def launch_one(
     process = project.start(environment, found, request, hardware["threads"], spool.path / "worker.log", gpus)
     try:
         with Sampler(spool, process.pid, gpus=gpus is not None, visible_gpus=gpus):
-            events, passes = spool.path / "events.jsonl", len(repeated(measure["passes"], measure["repeats"]))
+            events, passes = spool.path / "events.jsonl", len(passes_of(measure))
             return watch(process, events, spool.path / GO, passes, measure["timeout_s"], stream)
     except BaseException:  # Ctrl-C before the watch has begun: the worker is there already
         process.terminate()

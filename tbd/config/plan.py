@@ -17,6 +17,7 @@ from tbd.launch.engines import Engine
 from tbd.launch.environments import home
 from tbd.tracking import access
 from tbd.tracking.redaction import without_credentials
+from tbd.worker import max_batch
 from tbd.worker.passes import PASSES
 
 # what MLflow's tracking stores begin with (mlflow/tracking/_tracking_service/utils.py); file: it refuses by now
@@ -60,8 +61,9 @@ class Plan:
     def request(self, spool_id: str, output: Path) -> dict[str, Any]:
         """request.json (docs/request.md)."""
         c = self.config
-        measure = {key: value for key, value in c["measure"].items() if key not in ("timeout_s", "repeats")}
-        measure["passes"] = repeated(measure["passes"], c["measure"]["repeats"])
+        left_out = ("timeout_s", "repeats", "find_max_batch")
+        measure = {key: value for key, value in c["measure"].items() if key not in left_out}
+        measure["passes"] = passes_of(c["measure"])
         return {
             "schema": 1,
             "spool_id": spool_id,
@@ -110,6 +112,11 @@ def plan(config: DictConfig) -> Plan:
     return Plan(values, reason, engines.choose(hardware["engine"], hardware["nodes"]) if several else None)
 
 
+def passes_of(measure: dict[str, Any]) -> list[str]:
+    """All passes of the worker in order: measure.passes with the repeats, and the search for the largest batch."""
+    return repeated(measure["passes"], measure["repeats"]) + ([max_batch.PASS] if measure["find_max_batch"] else [])
+
+
 def repeated(passes: list[str], repeats: int) -> list[str]:
     """The passes with the timing pass `repeats` times: timing, timing.2, timing.3, trace, memory."""
     again = [f"timing.{number}" for number in range(2, repeats + 1)]
@@ -149,8 +156,25 @@ def check_numbers(values: dict[str, Any]) -> None:
         raise BadConfig(f"batch_size={values['batch_size']} is too large: below {2**31}")
     if values["seed"] >= 2**32:  # what numpy's RandomState takes
         raise BadConfig(f"seed={values['seed']} is too large: at most {2**32 - 1}")
+    check_search(measure, hardware)
     if not measure["timeout_s"] > 0:
         raise BadConfig(f"measure.timeout_s={measure['timeout_s']} must be above 0 seconds")
+
+
+def check_search(measure: dict[str, Any], hardware: dict[str, Any]) -> None:
+    """The search for the largest batch has a limit to find, and one process."""
+    limit = measure["memory_limit_mb"]
+    if limit is not None and not limit > 0:
+        raise BadConfig(f"measure.memory_limit_mb={limit:g} must be above 0 MB")
+    if not measure["find_max_batch"]:
+        return
+    if hardware["device"] == "cpu" and limit is None:
+        raise BadConfig(
+            "measure.find_max_batch=true on a CPU needs measure.memory_limit_mb=N, the resident memory that the "
+            "training may take: without one it would be the whole machine's"
+        )
+    if hardware["devices"] * hardware["nodes"] > 1:
+        raise BadConfig("measure.find_max_batch=true searches on one device: take hardware=cpu or single_gpu")
 
 
 def check_choices(values: dict[str, Any]) -> None:

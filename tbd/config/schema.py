@@ -36,6 +36,8 @@ class Measure:
     trace_steps: int = 2
     peak: bool = True
     repeats: int = 1
+    find_max_batch: bool = False
+    memory_limit_mb: float | None = None
     timeout_s: float = 600.0
 
 

@@ -153,6 +153,24 @@ class Devices:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """Whether a training at this batch size `fits`, and what it took; None where that is not known."""
+
+    batch_size: int
+    fits: bool
+    rss_peak_bytes: float | None
+
+
+@dataclass(frozen=True)
+class MaxBatch:
+    """The largest batch that was found to fit, and the smallest found not to; None where there was none."""
+
+    fits: int | None
+    too_large: int | None
+    limit_bytes: float | None
+
+
+@dataclass(frozen=True)
 class Trace:
     """`steps` traced ones took `seconds`; on the same batches without the profiler, `unprofiled_s`. None: not known."""
 
@@ -207,7 +225,7 @@ class Sample:
 T = TypeVar("T")
 Record = (
     Header | Phase | Clock | Model | Steps | StepEnds | Steady | Window | Losses | MatrixProduct | MemoryCopy
-    | Devices | Trace | Memory | Missing | Warned | End | Sample
+    | Devices | Trial | MaxBatch | Trace | Memory | Missing | Warned | End | Sample
 )  # fmt: skip
 
 
@@ -428,6 +446,10 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {
     ),
     "memory_copy": lambda e: MemoryCopy(_count(e["bytes"]), _column(e["seconds"], len(e["seconds"]))),
     "framework": lambda e: Devices(tuple(_text(device["name"]) for device in e["devices"])),
+    "trial": lambda e: Trial(_count(e["batch_size"]), _text(e["status"]) == "ok", _optional(e.get("rss_peak_bytes"))),
+    "max_batch": lambda e: MaxBatch(
+        *(None if e[key] is None else _count(e[key]) for key in ("fits", "too_large")), _optional(e.get("limit_bytes"))
+    ),
     "trace": _trace,
     "absent": lambda e: Missing(_text(e["what"]), _text(e["reason"])),
     "warning": lambda e: Warned(_text(e["message"])),

@@ -70,7 +70,7 @@ def of_run(run: Run) -> Figures:
     figures = Figures()
     for metric in METRICS.values():
         figures.add(metric.name, partial(metric.value, run))
-    for part in (_other_units, _repeats, _ranks, _over_time, _losses, _clocks, _operators, _memory_tables):
+    for part in (_other_units, _repeats, _ranks, _over_time, _losses, _clocks, _trials, _operators, _memory_tables):
         with contextlib.suppress(Absent):  # the figures that it goes with say why
             part(figures, run)
     _samples(figures, run)
@@ -171,6 +171,16 @@ def _clocks(figures: Figures, run: Run) -> None:
     """Whether anything held the GPUs' clocks down within the windows."""
     if run.device == "gpu":
         figures.tags["tbd.throttled"] = ", ".join(run.throttled) or "no"
+
+
+def _trials(figures: Figures, run: Run) -> None:
+    """What the search for the largest batch tried."""
+    rows = [
+        {"batch_size": t.batch_size, "fits": t.fits, "rss_peak_mb": t.rss_peak_bytes and t.rss_peak_bytes / 1e6}
+        for t in run.trials
+    ]
+    if rows:
+        figures.tables["max_batch"] = rows
 
 
 def _samples(figures: Figures, run: Run) -> None:

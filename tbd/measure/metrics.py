@@ -333,6 +333,14 @@ _TABLE = (
         ",.1f",
         absent_on={"gpu": "the host's resident memory less a GPU's allocator means nothing"},
     ),
+    Metric(
+        "max_batch", "", "largest batch that fits into memory, found by trials", MEMORY, lambda run: run.max_batch,
+        ",.0f",
+    ),
+    Metric(
+        "max_batch_predicted", "", "the same by the line through the two smallest trials", MEMORY,
+        lambda run: run.max_batch_predicted, ",.0f", absent_on={"gpu": "a trial's memory on a GPU is not known"},
+    ),
     Metric("loss_first", "", "loss, first step", TRAINING, _loss("loss_first"), ".4f", terminal=True),
     Metric("loss_last", "", "loss, last steps", TRAINING, _loss("loss_last"), ".4f", terminal=True),
     Metric("loss_ratio", SHARE, "last loss, of the first", TRAINING, _loss("loss_ratio"), ".1f"),

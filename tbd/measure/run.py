@@ -14,6 +14,7 @@ from tbd.measure import (
     events,
     idle,
     jsonl,
+    largest_batch,
     memory,
     ranks,
     siblings,
@@ -395,6 +396,33 @@ class Run:
         if found is None or not found.names:
             raise Absent("the worker named no device")
         return found.names[0]
+
+    @property
+    def trials(self) -> list[events.Trial]:
+        """Of the search for the largest batch, by batch size."""
+        return sorted(self.log_of("max_batch").all(events.Trial), key=lambda trial: trial.batch_size)
+
+    @property
+    def max_batch(self) -> int:
+        """The largest batch that was found to fit."""
+        if self.asked is not None and "max_batch" not in self.asked:
+            raise Absent("it was not searched for (measure.find_max_batch)")
+        found = self.last("max_batch", events.MaxBatch).fits
+        if found is None:
+            raise Absent("not even a batch of 1 fits")
+        return found
+
+    @property
+    def max_batch_predicted(self) -> int:
+        """The largest batch by the line through the two smallest that fit, and the limit."""
+        self.max_batch  # noqa: B018  # says why there was no search
+        limit = self.last("max_batch", events.MaxBatch).limit_bytes
+        known = [(t.batch_size, t.rss_peak_bytes) for t in self.trials if t.fits and t.rss_peak_bytes is not None][:2]
+        if limit is None:
+            raise Absent("no limit was stated (measure.memory_limit_mb)")
+        if not known:
+            raise Absent("no trial told its memory")
+        return largest_batch.predicted(*zip(*known, strict=True), limit)
 
     @property
     def losses(self) -> Array:

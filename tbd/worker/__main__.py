@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 
-from tbd.worker import status
+from tbd.worker import max_batch, status
 from tbd.worker.events import Events
 from tbd.worker.parent import end_with_parent
 
@@ -21,7 +21,10 @@ def main(arguments):
     with open(request_path) as file:
         request = json.load(file)
     for pass_name in request["measure"]["passes"]:
-        code = run_pass(request_path, request["output"], pass_name)
+        if pass_name == max_batch.PASS:
+            code = max_batch.run(request)
+        else:
+            code = run_pass(request_path, request["output"], pass_name)
         if code != 0:
             return code
     return 0

@@ -15,7 +15,7 @@ import time
 from tbd.frameworks.base import Unsupported
 from tbd.worker import network, steady
 from tbd.worker.events import StepRecorder
-from tbd.worker.status import DIVERGED, Ended
+from tbd.worker.status import DIVERGED, OUT_OF_MEMORY, Ended
 
 WARM_STEPS_BEFORE_MEMORY = 2  # the first allocates what stays, the second is as every later one
 
@@ -192,6 +192,20 @@ def memory(framework, training, source, request, events):
     read_losses(training, events)
 
 
+def trial(framework, training, source, request, events):
+    """A few steps on the largest batch, to see whether they fit into memory (tbd/worker/max_batch.py)."""
+    forget_peak_rss()
+    warm_beside_timing(training, [source.largest()] * WARM_STEPS_BEFORE_MEMORY, events)
+    resident = peak_rss_bytes()
+    events.write("resident", rss_peak_bytes=resident)
+    limit_mb = request["measure"].get("memory_limit_mb")
+    if request["hardware"]["device"] == "cpu" and limit_mb is not None and resident > limit_mb * 1e6:
+        raise Ended(
+            OUT_OF_MEMORY,
+            "%.1f MB of resident memory, the limit is %g (measure.memory_limit_mb)" % (resident / 1e6, limit_mb),
+        )
+
+
 def warm_beside_timing(training, batches, events):
     """Untimed steps: what is recorded next finds its shapes compiled and its caches filled."""
     events.phase("warmup")
@@ -237,6 +251,7 @@ def optional(what, framework, events):
 
 
 PASSES = {"timing": timing, "trace": trace, "memory": memory}
+RUNS = dict(PASSES, trial=trial)
 
 
 def cpu_seconds():

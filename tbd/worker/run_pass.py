@@ -51,7 +51,7 @@ def train(request, events, pass_name):
     from tbd import data, frameworks, models
     from tbd.data.source import BadData
     from tbd.frameworks.base import PRECISIONS, Unsupported
-    from tbd.worker.passes import PASSES, optional, timing
+    from tbd.worker.passes import RUNS, optional, timing, trial
     from tbd.worker.peers import PeerLost, Peers
 
     framework = source = None
@@ -93,8 +93,8 @@ def train(request, events, pass_name):
         if request.get("go"):
             events.phase("ready")
             wait_for(os.path.join(request["output"], request["go"]))
-        run = PASSES[request["pass"]]
-        if run is timing:
+        run = RUNS[request["pass"]]
+        if run in (timing, trial):
             run(framework, training, source, request, events)
         else:
             with optional(request["pass"], framework, events):

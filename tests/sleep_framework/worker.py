@@ -25,6 +25,7 @@ request["framework"]["options"] says what happens; a list is repeated for as man
     rss_peak_bytes  default: left out
     trace_s         seconds of each traced step; default 0
     unprofiled_s    of the trace event; default: left out
+    max_batch       {"trials": {batch size: MB, above 200 it doesn't fit}, "fits": n, "too_large": n}
     absent          {"peak" | "trace" | "memory": why it can't be had}; default none
     ranks           that write each pass, all in the same file, one after the other; default [0]
     trace_events    what to write as traceEvents; default: one operator a step
@@ -190,9 +191,8 @@ class Pass:
         if self.request.get("go"):
             self.phase("ready")
             wait_for(os.path.join(self.request["output"], self.request["go"]))
-        {"timing": self.timing, "trace": self.trace, "memory": self.memory}[
-            self.name.split(".")[0]
-        ]()  # timing.2 is a repeat
+        passes = {"timing": self.timing, "trace": self.trace, "memory": self.memory, "max_batch": self.max_batch}
+        passes[self.name.split(".")[0]]()  # timing.2 is a repeat
         self.phase("finish")
 
     def timing(self):
@@ -240,6 +240,16 @@ class Pass:
             json.dump({"traceEvents": self.options.get("trace_events", default)}, file)
         unprofiled = {key: self.options[key] for key in ("unprofiled_s",) if key in self.options}
         self.write("trace", path="trace.json.gz", steps=steps, begin=begin, end=self.clock.now(), **unprofiled)
+
+    def max_batch(self):
+        if self.missing("max_batch"):
+            return
+        self.phase("max_batch")
+        script = self.options["max_batch"]
+        for size, mb in script["trials"].items():
+            status = "ok" if mb <= 200 else "out_of_memory"
+            self.write("trial", batch_size=int(size), status=status, cause="", rss_peak_bytes=mb * 1e6)
+        self.write("max_batch", fits=script["fits"], too_large=script["too_large"], limit_bytes=200e6)
 
     def missing(self, what):
         """Whether the script says that the part can't be had: then it is told."""

@@ -7,7 +7,8 @@ from tbd.analysis.curves import Curve
 from tbd.analysis.evidence import Evidence, devices
 from tbd.analysis.values import Value, ratio
 
-KIND = "hardware.device"  # cpu or gpu: of the settings of the hardware, all that several devices share with one
+# Of the settings of the hardware, what several devices share with one: cpu or gpu, and the threads of each process.
+SHARED = ("hardware.device", "hardware.threads")
 
 
 class Scaled(NamedTuple):
@@ -43,5 +44,5 @@ def scaled(evidence: Evidence) -> list[Scaled]:
 
 def _rest(settings: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(
-        sorted((key, text) for key, text in settings.items() if not key.startswith("hardware.") or key == KIND)
+        sorted((key, text) for key, text in settings.items() if not key.startswith("hardware.") or key in SHARED)
     )

@@ -117,6 +117,8 @@ class Framework(object):
 class Training(object):
     """One network with its optimizers, built on its device. `arrays` are batches as the specification gives them."""
 
+    alike = False  # whether the batches of several ranks must have the same shapes in each step
+
     def step(self, arrays):
         """Enqueue one iteration: each of specification.updates() in order, `repeat` times, with its own arrays
         (specification.update_arrays) and the learning rate of this step, the first being step 0.

@@ -12,6 +12,8 @@ import os
 import resource
 import time
 
+import numpy
+
 from tbd.frameworks.base import Unsupported
 from tbd.worker import network, steady
 from tbd.worker.events import StepRecorder
@@ -48,7 +50,13 @@ def compile_shapes(training, source, events, peers):
     events.phase("compile")
     recorder = StepRecorder(events)
     batches = source.one_of_each_shape()
-    run_steps(training, itertools.cycle(batches), max(peers.gather(len(batches))), recorder)
+    shapes = peers.gather([[[name, numpy.shape(one.arrays[name])] for name in sorted(one.arrays)] for one in batches])
+    if training.alike and any(others != shapes[0] for others in shapes):
+        raise Unsupported(
+            "the ranks' batches differ in their shapes, and this framework wants as many rows in every rank: "
+            "another batch_size, or another number of ranks"
+        )
+    run_steps(training, itertools.cycle(batches), max(map(len, shapes)), recorder)
     training.wait()
     finish_steps(training, recorder, events)
 

@@ -28,6 +28,11 @@ class Jax(Framework):
         jax.config.update("jax_default_matmul_precision", "tensorfloat32" if tf32 else "highest")
         # on the CPU a step runs in the thread that asks for it, as in the other frameworks: no thread more than asked
         jax.config.update("jax_cpu_enable_async_dispatch", False)
+        if request["world_size"] > 1:
+            from tbd.frameworks.jax import ranks
+
+            self.jax.config.update("jax_platforms", PLATFORMS.get(hardware["device"], ""))
+            ranks.join(request)
         self.device = self.device_of(hardware["device"])
 
     def device_of(self, kind):
@@ -36,7 +41,7 @@ class Jax(Framework):
             raise Unsupported(f"hardware.device={kind}: JAX here runs on cpu or gpu")
         self.jax.config.update("jax_platforms", PLATFORMS[kind])
         try:
-            return self.jax.devices()[0]
+            return self.jax.local_devices()[0]
         except RuntimeError as error:
             raise Unsupported(
                 f"JAX {self.version()} sees no {kind.upper()}: take hardware=cpu, or install jax[cuda13] and a driver "
@@ -57,8 +62,19 @@ class Jax(Framework):
 
         network = models.network(specification.name, "jax").NETWORK
         updates = specification.updates(self.global_batch_size)
-        seed = self.request["seed"]
-        return JaxTraining(network, specification, updates, weights, self.device, self.dtype, seed, self.products)
+        seed, together = self.request["seed"], None
+        if self.request["world_size"] > 1:
+            from tbd.frameworks.jax.ranks import Together
+
+            together = Together()
+        return JaxTraining(
+            network, specification, updates, weights, self.device, self.dtype, seed, self.products, together
+        )
+
+    def peer_lost(self, error):
+        from tbd.frameworks.jax import ranks
+
+        return ranks.lost(error)
 
     def out_of_memory(self, error):
         return isinstance(error, MemoryError) or (

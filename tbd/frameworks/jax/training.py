@@ -25,23 +25,30 @@ from tbd.frameworks import layouts
 from tbd.frameworks.base import Training
 from tbd.frameworks.completion import Completions
 from tbd.frameworks.jax import memory, trace
-from tbd.frameworks.jax.update import TrainedUpdate
+from tbd.frameworks.jax.update import WEIGHT, TrainedUpdate
 
 
 class JaxTraining(Training):
-    """`dtype`: the type of weights; `products`: that of products, and of real inputs."""
+    """`dtype`: the type of weights; `products`: that of products, and of real inputs. `together`: of several ranks, a
+    ranks.Together; arrays are then those of all ranks, of which this one has its part.
+    """
 
-    def __init__(self, network, specification, updates, weights, device, dtype, seed, products=None):
+    alike = True
+
+    def __init__(self, network, specification, updates, weights, device, dtype, seed, products=None, together=None):
         self.specification, self.device = specification, device
         self.dtype, self.products = dtype, products or dtype
-        self.parameters = specification.parameters
+        self.parameters, self.together = specification.parameters, together
         self.weights_now = {  # copies: memory that is numpy's can't be donated
             p.name: self.on_device(layouts.native(weights[p.name], p.kind), dtype).copy() for p in self.parameters
         }
         network = network(specification)
         self.updates = [
-            TrainedUpdate(update, network, self.parameters, self.weights_now, seed, self.products) for update in updates
+            TrainedUpdate(update, network, self.parameters, self.weights_now, seed, self.products, together)
+            for update in updates
         ]
+        if together:
+            self.weights_now = {name: together.replicated(array) for name, array in self.weights_now.items()}
         if hasattr(network, "outputs"):
             given = self.updates[0].given
             self.produced = jax.jit(lambda weights, inputs: network.outputs(given(weights), inputs))
@@ -54,7 +61,15 @@ class JaxTraining(Training):
 
     def inputs(self, arrays):
         """The batch on the device, a dict for each turn of the step; real numbers in the products' type."""
-        return [self.tensors_of(self.specification.update_arrays(arrays, u.name, n)) for u, n in self.turns]
+        found = []
+        for update, repetition in self.turns:
+            own = self.specification.update_arrays(arrays, update.name, repetition)
+            tensors = self.tensors_of(own)
+            if self.together:
+                weight = self.on_device(numpy.array([self.specification.loss_weight(own)], numpy.float32), self.dtype)
+                tensors = {name: self.together.rows(array) for name, array in {**tensors, WEIGHT: weight}.items()}
+            found.append(tensors)
+        return found
 
     def tensors_of(self, arrays):
         wide = self.specification.wide
@@ -91,12 +106,13 @@ class JaxTraining(Training):
         return sum(update.read_left_out() for update in self.updates)
 
     def losses(self):
-        values = [float(loss) for loss in self.unread]
+        values = [float(loss.addressable_data(0)) for loss in self.unread]
         self.unread.clear()
         return values
 
     def outputs(self, arrays):
-        found = self.produced(self.weights_now, self.tensors_of(arrays))
+        weights = {name: array.addressable_data(0) for name, array in self.weights_now.items()}
+        found = self.produced(weights, self.tensors_of(arrays))
         return {name: numpy.asarray(array, numpy.float32) for name, array in found.items()}
 
     def weights(self):
@@ -125,7 +141,11 @@ class JaxTraining(Training):
         for update in self.updates:
             for arrays in update.state.values():
                 found += [memory.buffer(a.nbytes, 0, None, "optimizer_state", name) for name, a in arrays.items()]
-        return found + [memory.buffer(a.nbytes, 0, None, "input", name) for one in inputs for name, a in one.items()]
+        return found + [
+            memory.buffer(a.addressable_data(0).nbytes, 0, None, "input", name)
+            for one in inputs
+            for name, a in one.items()
+        ]
 
     def record_memory(self, arrays):
         return memory.record(self, arrays)
@@ -133,4 +153,4 @@ class JaxTraining(Training):
 
 def canonical(array, kind):
     """A copy of a device's array in its canonical layout."""
-    return layouts.canonical(numpy.array(array), kind)
+    return layouts.canonical(numpy.array(array.addressable_data(0)), kind)

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy
 
 from tbd.frameworks.jax import optimizer as optimizers
-from tbd.frameworks.jax import scaling
+from tbd.frameworks.jax import ranks, scaling
 
 IN_PRODUCTS = ("conv", "dense", "embedding")  # kinds of parameters that mixed precision gives in the products' type
 CAST = "cast_weights"  # the scope of that
+WEIGHT = "loss weight"  # among the inputs of several ranks: what the loss is a mean of
 
 
 class TrainedUpdate:
@@ -22,7 +23,7 @@ class TrainedUpdate:
     `products`: the type of products. Where that is not the weights' own, the network gets casts of them.
     """
 
-    def __init__(self, update, network, parameters, weights, seed, products):
+    def __init__(self, update, network, parameters, weights, seed, products, together=None):
         self.name, self.repeat = update.name, update.repeat
         self.network = network
         by_name = {p.name: p for p in parameters}
@@ -36,7 +37,12 @@ class TrainedUpdate:
         self.optimizer = optimizers.create(update.optimizer, self.parameters)
         self.state = self.optimizer.state(weights)
         self.key = jax.random.key(seed, impl="rbg")  # rbg: a device's own generator, several times as fast as threefry
-        self.compiled = jax.jit(self.applied, donate_argnames=("trained", "statistics", "state", "loss_scale"))
+        self.together = together
+        applied = self.applied
+        if together:
+            applied = together.mapped(self.applied)
+            self.state, self.loss_scale = jax.tree.map(together.replicated, (self.state, self.loss_scale))
+        self.compiled = jax.jit(applied, donate_argnames=("trained", "statistics", "state", "loss_scale"))
         self.compiled_gradients = jax.jit(self.loss_and_gradients)
 
     def train(self, weights, inputs, step, repetition):
@@ -97,16 +103,20 @@ class TrainedUpdate:
 
     def loss_and_gradients(self, trained, statistics, rest, inputs, turn, loss_scale):
         """((loss, moved statistics), gradients; with loss scaling, of the scaled loss)."""
+        weight = inputs.pop(WEIGHT) if WEIGHT in inputs else None
         if getattr(self.network, "draws", False):
-            inputs = dict(inputs, key=jax.random.fold_in(self.key, turn))
+            key = jax.random.fold_in(self.key, turn)
+            inputs = dict(inputs, key=key if weight is None else ranks.own_key(key))
 
         def target(trained):
             with jax.named_scope("forward"):
                 loss, moved = self.network(self.given({**rest, **statistics, **trained}), inputs, self.name)
+                if weight is not None:
+                    loss = loss * ranks.share(weight).astype(loss.dtype)
                 return loss if loss_scale is None else loss * loss_scale["scale"], (loss, moved)
 
         (_, found), gradients = jax.value_and_grad(target, has_aux=True)(trained)
-        return found, gradients
+        return found, gradients if weight is None else ranks.mean(gradients)
 
     def applied(self, trained, statistics, rest, state, loss_scale, inputs, turn, scalars):
         """({name: array} of what moved, the optimizer's new state, the loss scaling's, the loss)."""

@@ -28,7 +28,7 @@ class Users:
         self.url = url
         self.session = requests.Session()
         self.session.auth = (username, password)
-        self.session.verify = certificate or True
+        self.verify: str | bool = certificate or True
 
     @classmethod
     def of(cls, home: Home, settings: Settings) -> "Users":
@@ -141,7 +141,8 @@ class Users:
         """What the server answers."""
         import requests
 
-        how: dict[str, Any] = {"params": values} if method == "GET" else {"json": values}
+        # said with each request: a session's own is overruled by the variable REQUESTS_CA_BUNDLE
+        how: dict[str, Any] = {"verify": self.verify, "params" if method == "GET" else "json": values}
         try:
             answer = self.session.request(method, f"{self.url}/api/{path}", timeout=TIMEOUT_S, **how)
         except requests.RequestException as error:

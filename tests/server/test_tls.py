@@ -115,11 +115,10 @@ def certificate(folder: Path) -> None:
 
 def test_a_user_works_through_tls(stack: Stack, proxy: Proxy) -> None:
     user = stack.new_user()
-    session = requests.Session()
-    session.auth, session.verify = user.login, str(proxy.certificate)
+    how = {"auth": user.login, "verify": str(proxy.certificate), "timeout": 120}
 
     def call(path: str, **body: object) -> dict[str, object]:
-        answer = session.post(f"{proxy.https}/api/2.0/mlflow/{path}", json=body, timeout=60)
+        answer = requests.post(f"{proxy.https}/api/2.0/mlflow/{path}", json=body, **how)
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
@@ -127,9 +126,9 @@ def test_a_user_works_through_tls(stack: Stack, proxy: Proxy) -> None:
     run = call("runs/create", experiment_id=experiment, start_time=1)["run"]["info"]["run_id"]  # type: ignore[index]
     content = os.urandom(20_000_000)
     where = f"{proxy.https}/api/2.0/mlflow-artifacts/artifacts/{experiment}/{run}/artifacts/trace.json.gz"
-    assert session.put(where, data=content, timeout=120).status_code == 200
-    assert session.get(where, timeout=120).content == content
-    answer = session.get(f"{proxy.https}/health", timeout=30)
+    assert requests.put(where, data=content, **how).status_code == 200
+    assert requests.get(where, **how).content == content
+    answer = requests.get(f"{proxy.https}/health", **how)
     assert "max-age" in answer.headers["Strict-Transport-Security"]
     assert requests.get(f"{proxy.https}/", verify=str(proxy.certificate), timeout=30).status_code == 401
 

@@ -95,7 +95,7 @@ def _guarded(
             access.environment(settings.variables()),
             opened(uri) as client,
         ):
-            with patience(retries=min(retries, 1), timeout_s=5):  # the first calls tell whether the server is there
+            with patience(retries=min(retries, 1), timeout_s=15):  # the first calls tell whether the server is there
                 run = finder.find(client, spool, store)
             reached = True
             with patience(retries, timeout_s):

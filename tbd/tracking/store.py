@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import urllib.parse
+import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 LOCK_TIMEOUT_S = 120.0
 PROBE_TIMEOUT_S = 3.0
-PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
+PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433, "http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
@@ -174,10 +175,12 @@ def too_large(error: Exception) -> bool:
 
 
 def _probe(uri: str) -> None:
-    """Raise Unreachable where a database server doesn't answer: MLflow would try for two minutes."""
+    """Raise Unreachable where nobody takes a connection: MLflow would try for minutes. A proxy tells by itself."""
     parts = urllib.parse.urlsplit(uri)
     port = PORTS.get(parts.scheme.partition("+")[0])
     if port is None or not parts.hostname:
+        return
+    if {parts.scheme, "all"} & set(urllib.request.getproxies()) and not urllib.request.proxy_bypass(parts.hostname):
         return
     try:
         socket.create_connection((parts.hostname, parts.port or port), PROBE_TIMEOUT_S).close()

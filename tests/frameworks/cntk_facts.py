@@ -1,6 +1,6 @@
 """What CNTK's adapter does, as JSON on stdout: run by test_cntk_adapter.py in CNTK's environment. Python 3.6 syntax.
 
-python tests/frameworks/cntk_facts.py FOLDER timing|trace|memory [MODEL ROWS]
+python tests/frameworks/cntk_facts.py FOLDER timing|trace|memory [MODEL OPTIONS ROWS]
 """
 
 import json
@@ -107,8 +107,8 @@ def error_of(function):
     raise AssertionError("no error")
 
 
-def memory_facts(framework, folder, model, rows):
-    specification = models.create(model, dict(known.memory_options(model), size="small"))
+def memory_facts(framework, folder, model, options, rows):
+    specification = models.create(model, dict(known.memory_options(model), **json.loads(options)))
     training = framework.build(specification, specification.initial_weights(1))
     arrays = specification.synthetic_batch(known.batch_size(specification, int(rows)), numpy.random.RandomState(0))
     return {

@@ -38,11 +38,12 @@ def traced(tmp_path_factory):
         return facts, json.load(file)["traceEvents"]
 
 
-@pytest.fixture(scope="module", params=cells.models_in("cntk"))
+@pytest.fixture(scope="module", params=[network for network, framework in cells.CELLS if framework == "cntk"])
 def memory(request, tmp_path_factory):
-    """The facts of a model's small size at 16 and at 32 rows, each in a process of its own, as a run has it."""
+    """The facts of a small network at 16 and at 32 rows, each in a process of its own, as a run has it."""
     folder = tmp_path_factory.mktemp("cntk")
-    return [run(folder, "memory", request.param, rows)[0] for rows in (16, 32)]
+    network = cells.model_of(request.param), json.dumps(cells.options_of(request.param))
+    return [run(folder, "memory", *network, rows)[0] for rows in (16, 32)]
 
 
 def test_nothing_is_written_to_stderr(timing):

@@ -8,11 +8,11 @@ step. What a matrix is follows from its node and its direction:
     gradient of a Parameter                       weight_gradients
     any other gradient, any matrix of a learner   workspace
 
-A shared buffer is as large as its largest matrix and counts as what that is; of several equally large ones the one
-that is first in this table from below. Weights, optimizer state, the learner's copies of the gradients and the batch
-are arrays of known sizes. What the process takes beyond all of these is workspace that the plan doesn't list: that of
-convolutions, of batch norm, copies of the input, and sequences laid out as one array (attention), whose length the plan
-doesn't have: it says 1. Python 3.6 syntax.
+A shared buffer is as large as its largest matrix. As much of it as its largest weight gradient takes counts as that,
+what its largest feature map takes beyond as a feature map, the rest as workspace. Weights, optimizer state, the
+learner's copies of the gradients and the batch are arrays of known sizes. What the process takes beyond all of these is
+workspace that the plan doesn't list: that of convolutions, of batch norm, copies of the input, and sequences laid out
+as one array (attention), whose length the plan doesn't have: it says 1. Python 3.6 syntax.
 """
 
 import ctypes
@@ -26,12 +26,12 @@ from tbd.frameworks.cntk import plan
 
 METHOD = (
     "weights, optimizer state, statistics, the learner's copies of the gradients and the batch by their sizes; other "
-    "gradients and feature maps by the memory plan that CNTK prints, where a shared buffer counts as the largest of "
-    "what shares it; the peak by what a second, fresh training adds to the process's resident memory in its first two "
-    "steps; workspace is what the plan lists as such, and the rest up to that peak, in which is what attention keeps: "
-    "the plan has no length of sequences that are laid out as one array"
+    "gradients and feature maps by the memory plan that CNTK prints, where of a shared buffer so much counts as "
+    "feature maps as the largest of them takes; the peak by what a second, fresh training adds to the process's "
+    "resident memory in its first two steps; workspace is what the plan lists as such, and the rest up to that peak, "
+    "in which is what attention keeps: the plan has no length of sequences that are laid out as one array"
 )
-RANKS = ("workspace", "feature_maps", "weight_gradients", "other")  # of equally large ones the later
+RANKS = ("other", "weight_gradients", "feature_maps", "workspace")  # the most persistent first
 
 
 def record(training, arrays):
@@ -99,19 +99,19 @@ def buffers(training, planned, batch):
     found = []
     for group in planned.groups:
         made = [m for m in group if m.gradient or not (m.node in names or m.node in own)]
-        if made:
-            ranked = [
-                (
-                    plan.count(m.dimensions, rows, planned.longest),
-                    RANKS.index(kind(m, planned, names, of_learner)),
-                    m.node,
-                )
+        taken = 0
+        for rank in RANKS:
+            sizes = [
+                (plan.count(m.dimensions, rows, planned), m.node)
                 for m in made
+                if kind(m, planned, names, of_learner) == rank
             ]
-            count, rank, node = max(ranked)
-            size = count * numpy.dtype(training.dtype).itemsize
-            layer = layers.layers.get(node, "")
-            found.append(dict(buffer(size, 1, 2, RANKS[rank], names.get(node, node)), layer=layer))
+            count, node = max(sizes, default=(0, None))
+            if count > taken:
+                size = (count - taken) * numpy.dtype(training.dtype).itemsize
+                layer = layers.layers.get(node, "")
+                found.append(dict(buffer(size, 1, 2, rank, names.get(node, node)), layer=layer))
+                taken = count
     return found
 
 

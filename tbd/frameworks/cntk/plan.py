@@ -9,7 +9,8 @@ and then the matrices that share a buffer, as the rest do not:
     { Plus12 : [16 x __noSequenceAxis1]
       Times9 : [16 x __noSequenceAxis1] (gradient) }
 
-Axes with a name are dynamic: the batch's rows, and of sequences the rows times the longest. Python 3.6 syntax.
+Axes with a name are dynamic: the batch's rows, of sequences the rows times the longest, and after C.to_batch the places
+of the axis that is the batch from there on. Python 3.6 syntax.
 """
 
 import collections
@@ -21,14 +22,15 @@ from cntk import debugging
 from tbd.frameworks.cntk import quiet
 
 # `operators` {node: operator}; `longest` {axis of sequences: places of the static axis that it was made from};
-# `groups` [[Matrix, ...]] of those that share one buffer
-Plan = collections.namedtuple("Plan", "operators longest groups sources")
+# `batches` the same of C.to_batch; `groups` [[Matrix, ...]] of those that share one buffer
+Plan = collections.namedtuple("Plan", "operators longest batches groups sources")
 Matrix = collections.namedtuple("Matrix", "node dimensions gradient")
 
 NODE = re.compile(r"Validating --> (\S+) = (\w+)")
 SOURCES = re.compile(r"Validating --> (\S+) = \w+ \(([^)]*)\)")
 MATRIX = re.compile(r"\{?\s*(\S+) : (\[[^\]]*\])\s*(\(gradient\))?\s*\}?\s*$")
 SEQUENCE = re.compile(r"= ToSequence \(.* : \[[^\]]* x (\d+) x [^\]]*\].*-> \[[^\]]* x (\S+)\]")
+BATCH = re.compile(r"= ToBatchAxisNode \(.* : \[(?:[^\]]* x )?(\d+)\] -> \[(?:[^\]]* x )?(\S+)\]")
 BEGIN, LISTED = "Post-processing network...", "Here are the ones that"
 
 
@@ -51,9 +53,9 @@ def read(text):
     for part in text.split(BEGIN)[1:]:
         if LISTED in part:
             nodes, listed = part.split(LISTED, 1)
-            longest = {axis: int(places) for places, axis in SEQUENCE.findall(nodes)}
+            longest, batches = ({axis: int(n) for n, axis in made.findall(nodes)} for made in (SEQUENCE, BATCH))
             sources = [(name, taken.split(", ")) for name, taken in SOURCES.findall(nodes)]
-            found.append(Plan(dict(NODE.findall(nodes)), longest, groups(listed), sources))
+            found.append(Plan(dict(NODE.findall(nodes)), longest, batches, groups(listed), sources))
     return found
 
 
@@ -70,8 +72,8 @@ def groups(listed):
     return [group for group in found if group]
 
 
-def count(dimensions, rows, longest):
-    """Numbers in a matrix whose batch has so many rows; `longest` as a Plan has it.
+def count(dimensions, rows, planned):
+    """Numbers in a matrix of a Plan whose batch has so many rows.
 
     A dimension that is only known with the batch, of sequences that were unpacked, is as long as the longest.
     """
@@ -79,10 +81,12 @@ def count(dimensions, rows, longest):
     for word in filter(None, (word.strip() for word in dimensions.strip("[]").split(" x "))):
         if word.isdigit():
             product *= int(word)
-        elif word in longest:
-            product *= rows * longest[word]
+        elif word in planned.longest:
+            product *= rows * planned.longest[word]
+        elif word in planned.batches:
+            product *= planned.batches[word]
         elif word.startswith("__noSequenceAxis"):
             product *= rows
         else:
-            product *= max(longest.values())
+            product *= max(planned.longest.values())
     return product

@@ -28,6 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tbd import frameworks, models
+from tbd.launch.variables import WAITING
 
 HERE = Path(__file__).parent
 SIDE = HERE / "side.py"
@@ -92,6 +93,7 @@ class Side:
 
     def __init__(self, python: str, job: dict) -> None:
         variables = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **dict.fromkeys(THREADS, str(job["threads"])))
+        variables.update(job.get("variables", WAITING))
         self.job, self.said = job, tempfile.TemporaryFile("w+")  # noqa: SIM115, it lives as long as the process
         self.process = subprocess.Popen(
             [python, str(SIDE), json.dumps(job)], env=variables, text=True,

@@ -1,9 +1,9 @@
-"""What it costs that waiting threads sleep (docs/environments.md): each framework's own way against a worker's.
+"""What it takes or saves that waiting threads sleep (docs/environments.md), in each framework.
 
-    wall, CPU = seconds of the same steps with asleep / with the framework's own way: below 1, sleeping takes less
+    wall, CPU = seconds of the same steps with sleeping threads / with the libraries' own way of waiting
 
-Whole processes of both ways train our network in alternation; the ratio is the median over the pairs, and beside it are
-the lowest and the highest.
+Below 1, sleeping takes less. As in models.py both are alive at once and train in turns, a round of four batches at a
+time, in whole processes of their own. The figure is the median over the rounds, beside it the lowest and the highest.
 
     python benchmarks/waiting.py [--frameworks cntk] [--models resnet50 seq2seq] [--python FRAMEWORK=INTERPRETER ...]
 """
@@ -11,6 +11,7 @@ the lowest and the highest.
 import argparse
 import statistics
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -21,6 +22,7 @@ from tbd import frameworks
 from tbd.launch import environments
 from tbd.launch.variables import WAITING
 
+# large operators, and many small ones
 OPTIONS = {"resnet50": {"image_size": 64}, "seq2seq": {"width": 128, "source_vocabulary": 2000}}
 BATCH_SIZE = 16
 
@@ -30,11 +32,30 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", default=list(OPTIONS), choices=list(OPTIONS))
     parser.add_argument("--frameworks", nargs="+", default=frameworks.names())
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--python", nargs="*", default=[], metavar="FRAMEWORK=INTERPRETER")
     return parser.parse_args()
+
+
+def compared(python: str, job: dict, rounds: int) -> dict[str, list[float]]:
+    """The ratios of the rounds."""
+    ways = {"asleep": WAITING, "own": {}}
+    sides = {way: bench.Side(python, dict(job, variables=variables)) for way, variables in ways.items()}
+    found: dict[str, list[float]] = {"seconds": [], "cpu_s": []}
+    try:
+        for side in sides.values():
+            side.answer()
+        for number in range(rounds):
+            took = {}
+            for way in sorted(sides, reverse=bool(number % 2)):
+                took[way] = sides[way].block(1)
+                time.sleep(bench.SETTLE_S)
+            for what, ratios in found.items():
+                ratios.append(took["asleep"][what] / took["own"][what])
+    finally:
+        for side in sides.values():
+            side.end()
+    return found
 
 
 def main() -> None:
@@ -45,15 +66,9 @@ def main() -> None:
         python = pythons.get(framework) or environments.ensure(framework).python
         for model in arguments.models:
             job = {"side": "ours", "model": model, "framework": framework, "options": OPTIONS[model]}
-            job.update(batch_size=BATCH_SIZE, device="cpu", precision="fp32", compile=None)
-            job.update({key: getattr(arguments, key) for key in ("threads", "warmup", "steps")})
-            found: dict[str, list[float]] = {"seconds": [], "cpu_s": []}
-            for number in range(arguments.pairs):
-                ways = {"own": {}, "asleep": WAITING}
-                order = sorted(ways, reverse=bool(number % 2))
-                taken = {way: bench.run(python, job, ways[way]) for way in order}
-                for what, ratios in found.items():
-                    ratios.append(taken["asleep"][what] / taken["own"][what])
+            job.update(batch_size=BATCH_SIZE, device="cpu", precision="fp32", threads=arguments.threads)
+            job["compile"] = frameworks.facts(framework).COMPILE[0]
+            found = compared(python, job, arguments.rounds)
             print(f"| {framework} | {model} | " + " | ".join(map(text, found.values())) + " |", flush=True)
 
 

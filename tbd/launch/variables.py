@@ -35,6 +35,12 @@ THREAD_VARIABLES = (
 # The keys to the record: they are the controller's alone, and nothing for what installs packages.
 RECORD = re.compile(r"MLFLOW_|AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN)$")
 
+# Threads that wait for work sleep at once, in every library that has a setting for it; a user's own value counts. By
+# default GNU's OpenMP (PyTorch, MXNet) spins for 300,000 turns (libgomp, GOMP_SPINCOUNT), Intel's (CNTK) for 0.2 s
+# (KMP_BLOCKTIME), OpenBLAS (MXNet, numpy) for 2^28 cycles: they would take the processor from whoever has work, and
+# count as CPU time used. Eigen's threads (TensorFlow, JAX) spin for microseconds and have no setting.
+WAITING = {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0", "OPENBLAS_THREAD_TIMEOUT": "4"}
+
 # What would make a child's Python look into the controller's environment, or pip install elsewhere than told.
 MISLEADING = (
     "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONSTARTUP", "PYTHONEXECUTABLE", "VIRTUAL_ENV", "CONDA_PREFIX",
@@ -51,8 +57,9 @@ def worker_variables(
     binaries: Path, import_folder: Path, threads: int, source: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
     """All variables of a worker: the allowed ones of `source`, the environment's `binaries` first on its PATH,
-    `import_folder` as its only import path beside its own packages, and `threads` for every numeric library."""
-    variables = {name: value for name, value in source.items() if allowed(name)}
+    `import_folder` as its only import path beside its own packages, and `threads` for every numeric library, whose
+    waiting threads sleep."""
+    variables = {**WAITING, **{name: value for name, value in source.items() if allowed(name)}}
     variables["PATH"] = f"{binaries}{os.pathsep}{variables.get('PATH', os.defpath)}"
     variables["PYTHONPATH"] = str(import_folder)
     variables["PYTHONNOUSERSITE"] = "1"

@@ -7,6 +7,7 @@ import pytest
 from tbd.launch.files import PACKAGE
 from tbd.launch.variables import (
     THREAD_VARIABLES,
+    WAITING,
     allowed,
     build_variables,
     gpu_variables,
@@ -52,6 +53,15 @@ def test_the_environment_comes_first_on_the_path():
 def test_every_numeric_library_gets_the_same_threads():
     variables = worker_variables(Path("/env/bin"), Path("/import"), 3, {"OMP_NUM_THREADS": "17"})
     assert {variables[name] for name in THREAD_VARIABLES} == {"3"}
+
+
+def test_waiting_threads_sleep_unless_the_user_says_otherwise():
+    variables = worker_variables(Path("/env/bin"), Path("/import"), 3, {"OMP_WAIT_POLICY": "active"})
+    assert variables["OMP_WAIT_POLICY"] == "active"
+    assert {name: variables[name] for name in WAITING if name != "OMP_WAIT_POLICY"} == {
+        "KMP_BLOCKTIME": "0",
+        "OPENBLAS_THREAD_TIMEOUT": "4",
+    }
 
 
 @pytest.mark.parametrize(

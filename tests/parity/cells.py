@@ -7,6 +7,7 @@ import subprocess
 
 from tbd import frameworks, models
 from tbd.launch import environments
+from tbd.launch.variables import WAITING
 from tests.models import known
 
 # Every network: each model, and as "model:variant" those that its options make (tests/models/known).
@@ -83,6 +84,6 @@ def observe(python, folder, request, *flags):
     command = [python, str(pathlib.Path(__file__).parent / "observe.py"), str(folder / "request.json"), str(folder)]
     # what a network and its faults have in common, JAX compiles once
     cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "jax"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    environment = dict(os.environ, **cache)
+    environment = dict(os.environ, **WAITING, **cache)
     done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stderr[-4000:]}"

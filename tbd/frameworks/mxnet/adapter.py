@@ -22,9 +22,6 @@ class MXNet(Framework):
     def __init__(self, request):
         super().__init__(request)
         os.environ.update(SETTINGS)
-        # threads that wait for each other sleep: by default they spin, and MXNet's many small operators then crawl
-        # where anything else runs: 4.1 s of CPU for three steps of a small seq2seq instead of 0.05 s
-        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         if request.get("pass") == "trace":
             # by default runs of operations are one event; apart they have their names and take some 3 % longer
             os.environ["MXNET_EXEC_BULK_EXEC_TRAIN"] = "0"

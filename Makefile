@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 FRAMEWORKS := $(filter-out cntk,$(patsubst tbd/frameworks/%/adapter.py,%,$(wildcard tbd/frameworks/*/adapter.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test ui docs server server-setup lint parity-full server-faults bench-overhead bench-models lock clean
+.PHONY: help setup run test cluster test-cluster ui docs server server-setup lint parity-full server-faults bench-overhead bench-models lock clean
 
 help: ## these lines
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -45,10 +45,16 @@ server: server-setup ## the shared server on this machine: PostgreSQL, S3 and ML
 	@$(BIN)/python -m tbd.serve
 
 test: setup server-setup lint ## all tests
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --ignore tests/cluster
 
 docs: setup ## the documentation as a site: site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
+
+cluster: ## a real Slurm of two nodes on this machine, for tests; as root, with slurm-wlm, munge and iproute2 (RATE=1gbit)
+	@cluster/slurm.sh up
+
+test-cluster: setup ## the tests of several machines on that cluster, one after the other
+	@$(BIN)/python -m pytest tests/cluster
 
 parity-full: setup ## every network at its full size against PyTorch in float64, hours; the report: docs/parity.md
 	@$(BIN)/python -m tests.parity.full

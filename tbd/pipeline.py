@@ -19,6 +19,7 @@ from tbd.launch.variables import visible_gpus
 from tbd.launch.watch import phase_of, watch
 from tbd.measure.figures import Figures, compute
 from tbd.tracking import derived, follower, reaper
+from tbd.tracking.redaction import harmless
 from tbd.tracking.sampler import Sampler
 from tbd.tracking.spool import Spool, spools
 from tbd.tracking.store import Settings, chosen_uri
@@ -172,7 +173,7 @@ def launch_ranks(
         "timeout_s": planned.config["measure"]["timeout_s"],
     }
     job.write_launch(spool.path, launch)
-    running = job.start(engine, hardware, spool.path, os.environ)
+    running = job.start(engine, hardware, spool.path, harmless(os.environ))
     return job.watch(running, job.Follower(spool.path, hardware["nodes"], planned.world_size), stream)
 
 

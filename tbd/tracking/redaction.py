@@ -41,6 +41,11 @@ def is_credential(name: str) -> bool:
     return _NAME.search(_CAMEL.sub("_", name).lower()) is not None
 
 
+def harmless(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that hold no credential by their name: for a child that needs none."""
+    return {name: value for name, value in environment.items() if not is_credential(name)}
+
+
 def secrets_of(environment: Mapping[str, str]) -> list[str]:
     """The values in `environment` under credentials' names, longest first, in every spelling they may take in a text.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import tbd
-from tbd.tracking.redaction import is_credential
+from tbd.tracking.redaction import harmless
 
 
 def git_source() -> dict[str, Any]:
@@ -24,7 +24,7 @@ def _git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
         ["git", *arguments],
         cwd=folder,
-        env={name: value for name, value in os.environ.items() if not is_credential(name)},
+        env=harmless(os.environ),
         check=True,
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tbd.tracking.redaction import is_credential, redact, redact_object, secrets_of, without_credentials
+from tbd.tracking.redaction import harmless, is_credential, redact, redact_object, secrets_of, without_credentials
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,11 @@ def test_names_of_credentials(name: str) -> None:
 @pytest.mark.parametrize("name", ["tokens", "vocabulary_tokens", "passes", "measure.passes", "keys", "secretary"])
 def test_names_of_other_things(name: str) -> None:
     assert not is_credential(name)
+
+
+def test_a_child_that_needs_no_credential_gets_none() -> None:
+    given = {"PATH": "/bin", "MLFLOW_TRACKING_PASSWORD": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_ACCESS_KEY_ID": "x"}
+    assert harmless({**given, "SLURM_JOB_ID": "7"}) == {"PATH": "/bin", "SLURM_JOB_ID": "7"}
 
 
 def test_values_of_the_environment_are_hidden_in_every_spelling() -> None:

@@ -12,6 +12,8 @@ from tbd.tracking.follower import Outcome, follow, stream
 from tbd.tracking.spool import Spool
 from tbd.tracking.store import Settings
 from tbd.tracking.stream import Stream
+from tests.commands import SLEEP, events, mlflow_runs, options, start, wait_until
+from tests.commands import spools as command_spools
 from tests.tracking import spools
 from tests.tracking.test_follower import history, only_run
 
@@ -134,3 +136,21 @@ def test_offline_holds_nobody(tmp_path: Path, sent: list[bool]) -> None:
     assert (spool.path / ".go").exists()
     pass_of(stream, spool, "timing")
     assert sent == []
+
+
+def test_a_run_is_seen_before_its_end(tmp_path: Path) -> None:
+    """By the command: what the first of two timing passes left is in MLflow while the second is timed."""
+    steps = [0.05] * 10 + [0.3] * 10
+    process = start(tmp_path, *SLEEP, *options(step_s=steps, phase_s={"finish": 0.5}), "measure.repeats=2")
+
+    def second_is_timed() -> bool:
+        found = [e for spool in command_spools(tmp_path) for e in events(spool)]
+        return any(e["event"] == "phase" and (e["pass"], e["name"]) == ("timing.2", "timed") for e in found)
+
+    wait_until(second_is_timed, process)
+    (run,) = mlflow_runs(tmp_path)
+    assert run.info.status == "RUNNING" and "loss" in run.data.metrics and "throughput" not in run.data.metrics
+    _, error = process.communicate(timeout=300)
+    assert process.returncode == 0, error
+    (run,) = mlflow_runs(tmp_path)
+    assert run.info.status == "FINISHED" and "throughput" in run.data.metrics

@@ -61,7 +61,7 @@ def test_framework_free_code_needs_numpy_alone(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", files("config", "launch", "measure", "tracking"), ids=lambda p: str(p.relative_to(ROOT))
+    "path", files("config", "launch", "measure", "tracking", "server"), ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_controller_imports_no_framework(path: Path) -> None:
     assert {name.split(".")[0] for name in imports(path)} & {"torch", "tensorflow", "jax", "mxnet", "cntk"} == set()

@@ -51,6 +51,7 @@ def part(home: Home) -> Part:
         "port": str(PORT),
         "max_connections": str(CONNECTIONS),
         "password_encryption": "scram-sha-256",
+        "log_checkpoints": "off",  # every five minutes of a log that nobody turns over
     }
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     return Part(

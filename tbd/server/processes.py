@@ -67,12 +67,17 @@ def start(home: Home, part: Part) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    started = psutil.Process(process.pid).create_time()
-    home.write(f"running/{part.name}.json", json.dumps({"pid": process.pid, "started": started}))
+    note(home, part.name, process.pid)
+
+
+def note(home: Home, name: str, pid: int) -> None:
+    """Keep which process the part is."""
+    home.write(f"running/{name}.json", json.dumps({"pid": pid, "started": psutil.Process(pid).create_time()}))
 
 
 def run(home: Home, part: Part) -> None:
     """Become the part, in the foreground; for systemd and containers. Does not return."""
+    note(home, part.name, os.getpid())
     command = [*accounts.becoming(home.account, part.ours), *part.command]
     os.chdir(home.path)
     os.execvpe(command[0], command, part.variables())

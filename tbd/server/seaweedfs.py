@@ -70,9 +70,16 @@ def part(home: Home, settings: Settings) -> Part:
         f"-s3.port.grpc={ports('s3_grpc')}",
         f"-s3.config={home.part(NAME) / 's3.json'}",
     ]
+    # what it does goes to a few files of its own that take turns; trouble to the part's log
+    logging = (
+        "-alsologtostderr=false",
+        "-stderrthreshold=WARNING",
+        f"-logdir={home.path / 'logs'}",
+        "-log_max_size_mb=10",
+    )
     return Part(
         NAME,
-        (str(program()), "-logtostderr=true", "server", *options),
+        (str(program()), *logging, "server", *options),
         {"HOME": str(home.part(NAME)), "TMPDIR": str(home.part(NAME))},  # HOME has security.toml, TMPDIR gets sockets
         functools.partial(create, home),
         functools.partial(problem, home, settings),

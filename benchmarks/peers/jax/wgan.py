@@ -102,14 +102,11 @@ def build(options, batch_size, device, precision, compile):
         (generators, critics), (first, second) = state
         generators, first = moved(generators_loss, generators, first, critics, inputs["generator_noise"])
 
-        def update(carried, own):
-            images, noise, mixture = own
-            real = images.astype(jnp.float32) / 127.5 - 1
-            fake = pictures(generators, noise).astype(jnp.float32)
-            return moved(critics_loss, *carried, real, fake, mixture), None
-
-        own = tuple(jnp.moveaxis(inputs[name], 1, 0) for name in ("images", "noise", "mixture"))
-        (critics, second), _ = jax.lax.scan(update, (critics, second), own)
+        # not a scan, in whose body XLA runs convolutions on one thread of a CPU
+        for n in range(inputs["images"].shape[1]):
+            real = inputs["images"][:, n].astype(jnp.float32) / 127.5 - 1
+            fake = pictures(generators, inputs["noise"][:, n]).astype(jnp.float32)
+            critics, second = moved(critics_loss, critics, second, real, fake, inputs["mixture"][:, n])
         return (generators, critics), (first, second)
 
     compiled = jax.jit(train, donate_argnums=0)

@@ -13,10 +13,12 @@ import numpy
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from tbd import frameworks, models
-from tbd.models.specification import count
+from tbd.models.specification import Update, count, parameter
+from tests.frameworks import formulas
 from tests.models import known
 
 THREADS = 2
+DTYPES = ("float32", "float64")
 
 
 def main():
@@ -54,8 +56,33 @@ def timing_facts(framework, folder):
         "graphs": len(training.updates[0].graphs),
         "canonical": all(numpy.array_equal(kept[n], a) for n, a in specification.initial_weights(1).items()),
         "devices": framework.devices(),
+        "optimizers": {dtype: [optimizer_error(o, dtype) for o in formulas.OPTIMIZERS] for dtype in DTYPES},
         "computing_threads": computing_threads(framework.matrix_product(2000)),
     }
+
+
+def optimizer_error(optimizer, dtype):
+    """The largest difference between the adapter's weights and the formula's, from batches of several sizes."""
+    import cntk
+
+    from tbd.frameworks.cntk.update import TrainedUpdate
+
+    before, steps = formulas.problem()
+    dtype = numpy.dtype(dtype).type
+    parameters = [parameter(str(n), a.shape, "dense", ("constant", 0)) for n, a in enumerate(before)]
+
+    def loss(inputs, update, rows):
+        products = [cntk.reduce_sum(variables[name] * x, cntk.Axis.all_axes()) for name, x in inputs.items()]
+        return products[0] + products[1], []
+
+    with cntk.default_options(dtype=dtype):
+        variables = {str(n): cntk.Parameter(init=array.astype(dtype), dtype=dtype) for n, array in enumerate(before)}
+        update = TrainedUpdate(Update("train", tuple(variables), optimizer, 1), loss, parameters, variables)
+        for step, gradients in enumerate(steps):
+            rows = 1 + step % 3
+            arrays = {str(n): numpy.array([g / rows] * rows).astype(dtype) for n, g in enumerate(gradients)}
+            update.train(arrays, step)
+    return formulas.error(optimizer, [variable.value for variable in variables.values()])
 
 
 def computing_threads(work):

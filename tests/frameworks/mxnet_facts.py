@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspa
 
 from tbd import frameworks, models
 from tbd.models import specification as specifications
+from tests.frameworks import formulas
 from tests.models import known
 
 THREADS = 2
@@ -58,7 +59,9 @@ def timing_facts(framework, folder):
         "graphs": len(training.graphs),
         "canonical": all(numpy.array_equal(kept[n], a) for n, a in specification.initial_weights(1).items()),
         "devices": framework.devices(),
-        "optimizers": {dtype: [optimizer_error(o, dtype) for o in OPTIMIZERS] for dtype in ("float32", "float64")},
+        "optimizers": {
+            dtype: [optimizer_error(o, dtype) for o in formulas.OPTIMIZERS] for dtype in ("float32", "float64")
+        },
         "other_error": framework.out_of_memory(error_of(lambda: mxnet.nd.dot(mxnet.nd.ones((2, 3)), mxnet.nd.ones(2)))),
         "out_of_memory": framework.out_of_memory(error_of(too_much)),
     }
@@ -110,60 +113,22 @@ def memory_facts(framework, folder, model, options, rows):
     }
 
 
-def falling(step):
-    return 0.1 / (1 + step)
-
-
-OPTIMIZERS = (
-    specifications.sgd(0.1),
-    specifications.sgd(0.1, momentum=0.9, weight_decay=0.01),
-    specifications.sgd(falling, momentum=0.9, weight_decay=0.01, clip_norm=0.5),
-    # an epsilon of the size of the moments, so that its place in the formula matters
-    specifications.adam(0.01, epsilon=0.1),
-    specifications.adam(falling, clip_norm=0.5),
-    specifications.rmsprop(0.01, alpha=0.9, epsilon=0.1),
-    specifications.rmsprop(falling, alpha=0.9, epsilon=0.1, momentum=0.9, weight_decay=0.01, clip_norm=0.5),
-    specifications.rmsprop(0.01, alpha=0.9, epsilon=0.1, clip_weights=0.5),
-)
-
-
 def optimizer_error(optimizer, dtype):
-    """The largest difference after 5 steps between the adapter's weights and the formula's, in numpy and float64."""
+    """The largest difference between the adapter's weights and the formula's."""
     import mxnet
 
     from tbd.frameworks.mxnet import optimizer as optimizers
 
-    random = numpy.random.RandomState(2)
-    right = [random.standard_normal(shape) for shape in ((3, 4), (5,))]
-    parameters = [specifications.parameter(str(n), a.shape, "dense", ("constant", 0)) for n, a in enumerate(right)]
-    weights = {str(n): mxnet.nd.array(array, dtype=dtype) for n, array in enumerate(right)}
+    before, steps = formulas.problem()
+    parameters = [specifications.parameter(str(n), a.shape, "dense", ("constant", 0)) for n, a in enumerate(before)]
+    weights = {str(n): mxnet.nd.array(array, dtype=dtype) for n, array in enumerate(before)}
     given = {name: mxnet.nd.zeros_like(weight) for name, weight in weights.items()}
     made = optimizers.create(optimizer, parameters, weights, given)
-    first, second = [0.0, 0.0], [0.0, 0.0]
-    for step in range(5):
-        gradients = [random.standard_normal(array.shape) for array in right]
+    for step, gradients in enumerate(steps):
         for name, gradient in zip(given, gradients, strict=True):
             given[name][:] = gradient.astype(dtype)
         made.apply(step)
-        rate, o = specifications.learning_rate_at(optimizer, step), optimizer
-        norm = numpy.sqrt(sum((gradient**2).sum() for gradient in gradients))
-        scale = min(1.0, o.clip_norm / norm) if o.clip_norm else 1.0
-        for n, gradient in enumerate(gradients):
-            g = gradient * scale + o.weight_decay * right[n]
-            if o.kind == "sgd":
-                first[n] = direction = o.momentum * first[n] + g
-            elif o.kind == "rmsprop":
-                second[n] = o.alpha * second[n] + (1 - o.alpha) * g**2
-                first[n] = direction = o.momentum * first[n] + g / (numpy.sqrt(second[n]) + o.epsilon)
-            else:
-                first[n] = o.beta1 * first[n] + (1 - o.beta1) * g
-                second[n] = o.beta2 * second[n] + (1 - o.beta2) * g**2
-                m, v = first[n] / (1 - o.beta1 ** (step + 1)), second[n] / (1 - o.beta2 ** (step + 1))
-                direction = m / (numpy.sqrt(v) + o.epsilon)
-            right[n] = right[n] - rate * direction
-            if o.clip_weights:
-                right[n] = numpy.clip(right[n], -o.clip_weights, o.clip_weights)
-    return max(float(abs(w.asnumpy() - array).max()) for w, array in zip(weights.values(), right, strict=True))
+    return formulas.error(optimizer, [weight.asnumpy() for weight in weights.values()])
 
 
 if __name__ == "__main__":

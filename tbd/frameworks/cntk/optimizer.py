@@ -1,8 +1,8 @@
 """The specification's optimizers, as updates that CNTK's universal learner computes in a network of their own.
 
-CNTK's own learners are others: momentum_sgd has the learning rate within the velocity and adam the epsilon and the
-bias correction elsewhere, which differ wherever the rate changes. The learner gives the gradients of the loss itself,
-which is one number (training.py): nothing is divided by a count of samples.
+CNTK's own learners are others: momentum_sgd has the learning rate within the velocity, and adam has the epsilon and the
+bias correction elsewhere, which differs wherever the rate changes; with other averages adam is the same (OwnAdam). The
+learner gives the gradients of the loss itself, which is one number: nothing is divided by a count of samples.
 """
 
 import cntk as C
@@ -13,7 +13,8 @@ from tbd.models.specification import learning_rate_at
 
 def create(optimizer, parameters):
     """The Rule that moves the weights of `parameters` as an Optimizer of the specification says."""
-    return {"sgd": Sgd, "adam": Adam, "rmsprop": RmsProp}[optimizer.kind](optimizer, parameters)
+    adam = Adam if optimizer.clip_norm is not None else OwnAdam
+    return {"sgd": Sgd, "adam": adam, "rmsprop": RmsProp}[optimizer.kind](optimizer, parameters)
 
 
 class Rule:
@@ -27,6 +28,9 @@ class Rule:
         self.state = {}
         self.scalars = []
         self.copies = ()  # the Constants into which the learner copies the gradients
+
+    def learner(self, weights):
+        return C.learners.universal(lambda w, g: self.update(w, g), weights)  # it counts arguments
 
     def numbers(self, step):
         """What the scalars are in the step of that number."""
@@ -111,6 +115,52 @@ class Adam(Rule):
         first = C.assign(own["moment1"], o.beta1 * own["moment1"] + (1 - o.beta1) * gradient)
         second = C.assign(own["moment2"], o.beta2 * own["moment2"] + (1 - o.beta2) * C.square(gradient))
         return rate * first / (C.sqrt(second) + epsilon)
+
+
+class OwnAdam(Rule):
+    """Adam by CNTK's own learner, which goes over the numbers once, where a network of operators does some 20 times.
+
+    It has m = a m + (1 - a) g, v = b v + (1 - b) g^2 and weight -= rate c m / (sqrt(v) + epsilon), with
+    c = sqrt(1 - b^t) / (1 - a^t). With a = beta1 (1 - beta1^(t - 1)) / (1 - beta1^t) in its update t = 1, 2, ..., and b
+    likewise from beta2, m and v are the bias-corrected moments themselves, and c is divided out of the rate.
+    """
+
+    def __init__(self, optimizer, parameters):
+        super().__init__(optimizer, parameters)
+        self.updates = 0
+
+    def learner(self, weights):
+        o = self.optimizer
+        self.state = {"moment1": weights, "moment2": weights}  # each as large as these
+        momentum, variance_momentum = (
+            C.learning_parameter_schedule(averages(beta), C.learners.IGNORE, epoch_size=1)
+            for beta in (o.beta1, o.beta2)
+        )
+        self.own = C.adam(weights, always(1.0), momentum, True, variance_momentum, epsilon=o.epsilon)
+        return self.own
+
+    def begin(self, step):
+        self.updates += 1
+        t = self.updates
+        a, b = (average(beta, t) for beta in (self.optimizer.beta1, self.optimizer.beta2))
+        c = numpy.sqrt(1 - b**t) / (1 - a**t)
+        self.own.reset_learning_rate(always(float(learning_rate_at(self.optimizer, step) / c)))
+
+
+def average(beta, t):
+    """The weight of what was before in update t, with which a moving average is the bias-corrected one of `beta`."""
+    return beta * (1 - beta ** (t - 1)) / (1 - beta**t)
+
+
+def averages(beta):
+    """The same of each update, up to the first in which it is `beta` itself in float64."""
+    last = numpy.log(2.0**-54) / numpy.log(beta) if beta else 0
+    return [average(beta, t) for t in range(1, int(last) + 3)]
+
+
+def always(rate):
+    """A schedule of one learning rate, whatever the number of samples."""
+    return C.learning_parameter_schedule(rate, C.learners.IGNORE)
 
 
 def clipped(gradients, clip_norm):

@@ -31,6 +31,7 @@ SOURCES = re.compile(r"Validating --> (\S+) = \w+ \(([^)]*)\)")
 MATRIX = re.compile(r"\{?\s*(\S+) : (\[[^\]]*\])\s*(\(gradient\))?\s*\}?\s*$")
 SEQUENCE = re.compile(r"= ToSequence \(.* : \[[^\]]* x (\d+) x [^\]]*\].*-> \[[^\]]* x (\S+)\]")
 BATCH = re.compile(r"= ToBatchAxisNode \(.* : \[(?:[^\]]* x )?(\d+)\] -> \[(?:[^\]]* x )?(\S+)\]")
+UNPACKED = re.compile(r"Validating --> (\S+) = UnpackBatchAxis \([^)]*\) : (\[[^\]]*\]) ->")
 BEGIN, LISTED = "Post-processing network...", "Here are the ones that"
 
 
@@ -55,11 +56,16 @@ def read(text):
             nodes, listed = part.split(LISTED, 1)
             longest, batches = ({axis: int(n) for n, axis in made.findall(nodes)} for made in (SEQUENCE, BATCH))
             sources = [(name, taken.split(", ")) for name, taken in SOURCES.findall(nodes)]
-            found.append(Plan(dict(NODE.findall(nodes)), longest, batches, groups(listed), sources))
+            found.append(
+                Plan(
+                    dict(NODE.findall(nodes)), longest, batches, groups(listed, dict(UNPACKED.findall(nodes))), sources
+                )
+            )
     return found
 
 
-def groups(listed):
+def groups(listed, unpacked):
+    """`unpacked`: {node: dimensions} of batches as arrays, of whose first axis CNTK's own figure is 1."""
     found = []
     for line in listed.splitlines():
         line = line.strip()
@@ -68,7 +74,7 @@ def groups(listed):
         match = MATRIX.match(line)
         if found and match:
             node, dimensions, gradient = match.groups()
-            found[-1].append(Matrix(node, dimensions, gradient is not None))
+            found[-1].append(Matrix(node, unpacked.get(node, dimensions), gradient is not None))
     return [group for group in found if group]
 
 

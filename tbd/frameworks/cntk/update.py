@@ -21,8 +21,9 @@ class Graph:
         self.loss, moved = network(self.inputs, update, rows)
         self.wanted = [self.loss.output] + [function.output for function in moved]
         model = C.combine([self.loss] + moved)
+        criterion = C.to_batch(C.reshape(self.loss, (1,)))  # one row: to CNTK's learners a step is one sample
         with quiet.held_stderr():  # it notes that other updates' weights are not in the learner
-            self.trainer = C.Trainer(model, (self.loss, None), [learner])
+            self.trainer = C.Trainer(model, (criterion, None), [learner])
 
     def fed(self, arrays):
         return {self.inputs[name]: array for name, array in arrays.items()}
@@ -34,7 +35,7 @@ class TrainedUpdate:
         self.parameters = [p for p in parameters if p.name in update.parameters]
         self.trained = [variables[p.name] for p in self.parameters]
         self.rule = optimizer.create(update.optimizer, self.parameters)
-        self.learner = C.learners.universal(lambda w, g: self.rule.update(w, g), self.trained)  # it counts arguments
+        self.learner = self.rule.learner(self.trained)
         self.graphs = {}  # {shapes: Graph}
 
     def graph(self, arrays):

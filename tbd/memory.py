@@ -3,7 +3,12 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tbd.measure.run import Run
 
 EXIT_OK = 0
 EXIT_ABSENT = 1  # the run has no record of its memory
@@ -16,13 +21,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tbd.memory",
         description="Show where the memory of a run's training step went, and write memory.html (interactive), "
-        "memory.png and memory_breakdown.json (docs/memory.md) of it.",
+        "memory.png and memory_breakdown.json (docs/memory.md) of it. With other runs of the same training: predict "
+        "the largest batch.",
         epilog="Exit code: 0 shown, 1 the run has no record of its memory, 2 there is no such run.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder, its id, or its name: the latest of that name")
+    parser.add_argument(
+        "others",
+        nargs="*",
+        metavar="OTHER",
+        help="the same training at other batch sizes: predict the largest batch within --limit-mb",
+    )
+    parser.add_argument("--limit-mb", type=float, metavar="N", help="MB that the training may take")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where runs are (runs)")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (the run's folder, else here)")
     options = parser.parse_args(arguments)
+
+    if bool(options.others) != (options.limit_mb is not None):
+        print("tbd.memory: a prediction needs both: runs at several batch sizes, and --limit-mb=N", file=sys.stderr)
+        return EXIT_USAGE
 
     from tbd.analysis.files import Folder
     from tbd.analysis.runs import FACTS, Library, NoRun
@@ -32,7 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
     from tbd.tracking import derived
 
     try:
-        found = Library(options.runs).named(options.run)[-1]
+        library = Library(options.runs)
+        found, *others = (library.named(word)[-1] for word in (options.run, *options.others))
     except NoRun as error:
         print(f"tbd.memory: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -50,9 +68,29 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"tbd.memory: {error.strerror}: {error.filename}: --out names another folder", file=sys.stderr)
         return EXIT_USAGE
     show(found.name, report)
+    if others:
+        try:
+            print(prediction([run, *(Run(other.files.folder(*FACTS, "memory.json")) for other in others)], options))
+        except Absent as reason:
+            print(f"tbd.memory: no prediction: {reason}", file=sys.stderr)
+            return EXIT_ABSENT
     for path in written:
         print(path)
     return EXIT_OK
+
+
+def prediction(runs: "Sequence[Run]", options: argparse.Namespace) -> str:
+    """What the largest batch within the limit would be. Raises Absent where the runs don't tell."""
+    from tbd.measure import largest_batch
+
+    points = [(run.batch_size, run.memory_taken_mb) for run in runs]
+    fixed, slope = largest_batch.line(*zip(*points, strict=True))
+    largest = largest_batch.predicted(*zip(*points, strict=True), options.limit_mb)
+    what = "resident memory" if runs[0].device == "cpu" else "the allocator's memory"
+    return (
+        f"largest batch within {options.limit_mb:g} MB: {largest}, predicted by {what} = {fixed:.1f} MB + {slope:.4g} "
+        "MB x batch size; measure.find_max_batch=true finds it by trials"
+    )
 
 
 def show(title: str, report: dict[str, Any]) -> None:

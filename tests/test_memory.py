@@ -1,6 +1,7 @@
 """python -m tbd.memory on a run's folder: table, page, picture."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,13 +53,35 @@ def test_the_page_needs_nothing_from_elsewhere(folder: Path) -> None:
     assert "http" not in page and " src=" not in page and "<link" not in page
 
 
+def test_two_batch_sizes_predict_the_largest_batch(folder: Path, tmp_path: Path) -> None:
+    """100 MB of resident memory at a batch of 8, 132 at 16: 68 MB and 4 MB an item."""
+    for size, mb in ((8, 100), (16, 132)):
+        copy = tmp_path / str(size)
+        shutil.copytree(only_spool(folder), copy)
+        request = json.loads((copy / "request.json").read_text())
+        (copy / "request.json").write_text(json.dumps({**request, "batch_size": size}))
+        lines = [json.loads(line) for line in (copy / "events.jsonl").read_text().splitlines()]
+        lines = [{**e, "rss_peak_bytes": mb * 10**6} if e["event"] == "memory" else e for e in lines]
+        (copy / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = show(folder, str(tmp_path / "8"), str(tmp_path / "16"), "--limit-mb", "500")
+    assert done.returncode == 0, done.stderr
+    assert "largest batch within 500 MB: 108, predicted by resident memory = 68.0 MB + 4 MB x batch size" in done.stdout
+    done = show(folder, str(tmp_path / "8"), str(tmp_path / "8"), "--limit-mb", "500")
+    assert done.returncode == 1
+    assert "no prediction: a line needs the peaks of at least two batch sizes" in done.stderr
+
+
+def test_a_prediction_without_a_limit_is_a_users_mistake(folder: Path) -> None:
+    done = show(folder, str(only_spool(folder)), str(only_spool(folder)))
+    assert done.returncode == 2
+    assert "--limit-mb=N" in done.stderr
+
+
 def test_what_is_no_run_is_a_users_mistake(folder: Path) -> None:
     done = show(folder, "nothing-of-the-kind")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "tbd.memory: no run nothing-of-the-kind in runs: give its folder, its name, its id, or by --runs where runs "
-        "are\n"
-    )
+    assert done.stderr.startswith("tbd.memory: no run is called or matches 'nothing-of-the-kind'")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_run_without_the_record_says_why(folder: Path, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def longest(found: Timed, steps: int) -> list[dict[str, Any]]:
     for event, time in found:
         groups[event.name, event.operator, event.layer, event.phase].append(time)
     whole = sum(time for _, time in found)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": name,
             "operator": operator,

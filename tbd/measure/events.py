@@ -352,6 +352,10 @@ def _count(value: Any) -> int:
     return int(number)
 
 
+def _size(value: Any) -> int | None:
+    return None if value is None else _count(value)
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
@@ -447,9 +451,7 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {
     "memory_copy": lambda e: MemoryCopy(_count(e["bytes"]), _column(e["seconds"], len(e["seconds"]))),
     "framework": lambda e: Devices(tuple(_text(device["name"]) for device in e["devices"])),
     "trial": lambda e: Trial(_count(e["batch_size"]), _text(e["status"]) == "ok", _optional(e.get("rss_peak_bytes"))),
-    "max_batch": lambda e: MaxBatch(
-        *(None if e[key] is None else _count(e[key]) for key in ("fits", "too_large")), _optional(e.get("limit_bytes"))
-    ),
+    "max_batch": lambda e: MaxBatch(_size(e["fits"]), _size(e["too_large"]), _optional(e.get("limit_bytes"))),
     "trace": _trace,
     "absent": lambda e: Missing(_text(e["what"]), _text(e["reason"])),
     "warning": lambda e: Warned(_text(e["message"])),

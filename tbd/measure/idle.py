@@ -10,6 +10,7 @@ The profiler stretches what the host does, not what the device does. So the devi
 and the idle time is the unprofiled time without them, divided among the causes as in the trace.
 """
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,11 @@ WAITS = re.compile(r"synchronize|^(cudaMemcpy|cuMemcpy)(?!.*Async)", re.IGNORECA
 CAUSES = ("launch", "synchronisation", "outside")
 # of the step, and of the idle time: beyond both the run is bound by the cause
 BOUND_IDLE, BOUND_CAUSE = 0.2, 0.5
+
+
+@functools.cache
+def waits(name: str) -> bool:
+    return WAITS.search(name) is not None
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ def step(events: Sequence[Event], unprofiled_s: float | None) -> Step:
         raise Absent("no GPU is in the trace")
     for event, kind in zip(events, kinds(events), strict=True):
         if not event.on_gpu:
-            kind = "wait" if WAITS.search(event.name) else HOST
+            kind = "wait" if waits(event.name) else HOST
         of_kind[kind].append((event.begin, event.end))
     begin = min(event.begin for event in events)
     spans = {kind: np.array(found, dtype=np.float64).reshape(-1, 2) for kind, found in of_kind.items()}

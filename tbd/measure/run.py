@@ -422,7 +422,8 @@ class Run:
             raise Absent("no limit was stated (measure.memory_limit_mb)")
         if not known:
             raise Absent("no trial told its memory")
-        return largest_batch.predicted(*zip(*known, strict=True), limit)
+        sizes, peaks = [size for size, _ in known], [peak for _, peak in known]
+        return largest_batch.predicted(sizes, peaks, limit)
 
     @property
     def losses(self) -> Array:
@@ -479,6 +480,22 @@ class Run:
     @cached_property
     def memory_record(self) -> memory.Record:
         return memory.read(self.files / Path(self.memory_event.path).name)
+
+    @property
+    def batch_size(self) -> int:
+        value = self.request.get("batch_size")
+        if not isinstance(value, int):
+            raise Absent("the request names no batch size")
+        return value
+
+    @property
+    def memory_taken_mb(self) -> float:
+        """What limits the batch: the highest resident memory in warm steps; on a GPU the allocator's peak."""
+        resident, peak = self.memory_event.rss_peak_bytes, self.memory_record.peak_bytes
+        taken = resident if self.device == "cpu" else peak
+        if taken is None:
+            raise Absent("what the run took of memory is not known")
+        return taken / 1e6
 
     @cached_property
     def memory_breakdown(self) -> memory.Breakdown:

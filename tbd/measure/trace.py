@@ -1,6 +1,8 @@
 """What ran during the traced steps, from a Chrome trace (docs/trace.md; the Trace Event Format): one table of events
 for all frameworks, and what is made of it."""
 
+import functools
+import gc
 import math
 import re
 from collections import defaultdict
@@ -68,33 +70,42 @@ class Operator:
 
 def read(path: Path, max_events: int = MAX_EVENTS) -> Recording:
     """The complete events (ph "X") of the categories above. Raises Absent where the file is no whole Chrome trace."""
+    collecting = gc.isenabled()
+    gc.disable()  # millions of tuples are made, none of them in a cycle: looking for cycles takes half of the time
+    try:
+        return _read(path, max_events)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _read(path: Path, max_events: int) -> Recording:
     events: list[Event] = []
     facts: list[Fact] = []
     marks: list[tuple[float, float, str, tuple[str, str]]] = []
     cut = False
     for thing in chrome.objects(path):
-        event = _event(thing)
+        if not isinstance(thing, dict):
+            continue
+        args = thing.get("args")
+        args = args if isinstance(args, dict) else {}
+        event = _event(thing, args)
         if event is None:
             continue
         if event.category not in READ:
             marks.append((event.begin, event.end, event.name, event.lane))
         elif len(events) < max_events:
             events.append(event)
-            facts.append(_fact(event, _args(thing)))
+            facts.append(_fact(event, args))
         else:
             cut = True
     found = places(facts, marks)
-    return Recording([e._replace(**p._asdict()) for e, p in zip(events, found, strict=True)], cut)
+    return Recording([Event(*e[:6], *p) for e, p in zip(events, found, strict=True)], cut)
 
 
-def _args(thing: dict[str, Any]) -> dict[str, Any]:
-    args = thing.get("args")
-    return args if isinstance(args, dict) else {}
-
-
-def _event(thing: Any) -> Event | None:
+def _event(thing: dict[str, Any], args: dict[str, Any]) -> Event | None:
     """The event, where it is one of READ or a mark of ours."""
-    if not isinstance(thing, dict) or thing.get("ph") != "X":
+    if thing.get("ph") != "X":
         return None
     category, name = thing.get("cat"), str(thing.get("name", ""))
     if not isinstance(category, str) or not (category in READ or name.startswith(MARK)):
@@ -106,18 +117,30 @@ def _event(thing: Any) -> Event | None:
     if not math.isfinite(begin) or not math.isfinite(duration) or duration < 0:
         return None
     lane = (str(thing.get("pid")), str(thing.get("tid")))
-    event = Event(name, category, begin, begin + duration, lane)
-    return event._replace(device=f"gpu:{_args(thing).get('device', 0)}") if event.on_gpu else event
+    on_gpu = category == KERNELS or category in COPIES
+    device = f"gpu:{args.get('device', 0)}" if on_gpu else "cpu"
+    return Event(name, category, begin, begin + duration, lane, device)
 
 
 def _fact(event: Event, args: dict[str, Any]) -> Fact:
-    own = Place(*(str(args.get(name) or "") for name in ("op", "layer", "phase")))
-    if own.phase not in PHASES:
-        own = own._replace(phase="")
-    ties = (tie(args, name) for name in ("correlation", "External id", "Sequence number"))
+    phase = str(args.get("phase"))
     return Fact(
-        not event.on_gpu, event.category == OPERATORS, event.name, event.begin, event.end, event.lane, own, *ties
+        host=not event.on_gpu,
+        operator=event.category == OPERATORS,
+        name=event.name,
+        begin=event.begin,
+        end=event.end,
+        lane=event.lane,
+        own=Place(str(args.get("op") or ""), str(args.get("layer") or ""), phase if phase in PHASES else ""),
+        correlation=tie(args, "correlation"),
+        external=tie(args, "External id"),
+        sequence=tie(args, "Sequence number"),
     )
+
+
+@functools.cache
+def collective(name: str) -> bool:
+    return COLLECTIVE.search(name) is not None
 
 
 def kinds(events: Sequence[Event]) -> list[str]:
@@ -132,7 +155,7 @@ def kinds(events: Sequence[Event]) -> list[str]:
             found.append(COPY)
         elif event.category in RUNTIME:
             found.append(HOST)
-        elif COLLECTIVE.search(event.name):
+        elif collective(event.name):
             found.append(COMMUNICATION)
         else:
             found.append(on_host if event.category == OPERATORS else COMPUTE)

@@ -65,7 +65,7 @@ def search(tmp_path, monkeypatch):
         return start([sys.executable, str(script), *command[3:]], **options)
 
     monkeypatch.setattr(max_batch.subprocess, "Popen", stand_in)
-    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def run(first, **more):
         request = {"output": str(tmp_path), "rank": 0, "batch_size": first, "measure": {"memory_limit_mb": 5}, **more}
@@ -73,7 +73,7 @@ def search(tmp_path, monkeypatch):
         return code, [json.loads(line) for line in Path(tmp_path / "events.jsonl").read_text().splitlines()]
 
     yield run
-    for number, handler in zip((signal.SIGTERM, signal.SIGINT), handlers):
+    for number, handler in handlers.items():
         signal.signal(number, handler)
 
 

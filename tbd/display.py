@@ -2,8 +2,10 @@
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -130,6 +132,45 @@ def throughput(metrics: dict[str, float], unit: str) -> str:
         low, high = (metric.number(metrics[end]) for end in metric.interval)
         text += f" (95 %: {low} to {high})"
     return text
+
+
+def sweep_plan(
+    jobs: Sequence[Any], kept: Mapping[str, Job], to_run: Sequence[Any], expected: Mapping[str, Any]
+) -> None:
+    """Print what a sweep will do before it does it: its jobs (tbd.config.grids.Job), and how long that may take.
+
+    `kept`: those that have a result, by signature; `expected`: seconds of each, None where nothing is known of it.
+    """
+    if not jobs:
+        print("sweep: the optimising sweeper chooses its jobs one after the other")
+        return
+    common = set.intersection(*(set(job.overrides.split()) for job in jobs)) if len(jobs) > 1 else set()
+    running = {job.signature for job in to_run}
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("", "job", "expected", ""):
+        table.add_column(column, overflow="fold")
+    for number, job in enumerate(jobs, 1):
+        own = " ".join(word for word in job.overrides.split() if word not in common)
+        seconds = expected[job.signature] if job.signature in running else None
+        note = f"done: {kept[job.signature].status}" if job.signature in kept else job.planned.unsupported or ""
+        table.add_row(str(number), escape(own), duration(seconds) if seconds else "", escape(note))
+    Console().print(table)
+    known = [expected[job.signature] for job in to_run if expected[job.signature]]
+    parts = [f"{len(jobs)} jobs, {len(to_run)} to run"]
+    if known:
+        parts.append(f"{len(known)} of them in about {duration(sum(known))}, by earlier runs like them")
+    if len(known) < len(to_run):
+        parts.append(f"{len(to_run) - len(known)} of a kind that never ran here")
+    if kept:
+        parts.append(f"{len(kept)} done before (sweep.force=true runs them again)")
+    print("sweep: " + "; ".join(parts), flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Such as 40 s, 12 min, 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def sweep_summary(title: str, jobs: list[Job]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from tbd.config.plan import GO, Plan, passes_of, plan
+from tbd.config.signature import signature
 from tbd.display import Progress, summary
 from tbd.launch import environments, job, programs, project
 from tbd.launch.variables import visible_gpus
@@ -24,6 +25,7 @@ from tbd.tracking.sampler import Sampler
 from tbd.tracking.spool import Spool, spools
 from tbd.tracking.store import Settings, chosen_uri
 from tbd.tracking.stream import Stream
+from tbd.tracking.sweeps import SIGNATURE
 from tbd.worker import status
 from tbd.worker.status import Ended
 
@@ -67,7 +69,7 @@ def open_spool(planned: Plan, overrides: str, parent: Spool | None) -> Spool:
         Path(tracking["runs"]),
         planned.title,
         experiment=tracking["experiment"],
-        tags={"tbd.overrides": overrides, **planned.tags},
+        tags={"tbd.overrides": overrides, SIGNATURE: signature(planned.config), **planned.tags},
         parent=parent,
         tracking={**tracking, "uri": chosen_uri(tracking["uri"])},
     )

@@ -3,7 +3,10 @@
 import os
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tbd.config.grids import Asked
 
 # Flags of Hydra that only print; nothing is to be checked or run for them.
 PRINTING = {"--help", "-h", "--hydra-help", "--version", "--info", "-i", "--cfg", "-c", "--shell-completion", "-sc"}
@@ -28,19 +31,39 @@ def run(arguments: list[str]) -> int:
 
     register()
     overrides = [argument for argument in arguments if not argument.startswith("-")]
-    multirun = bool({"-m", "--multirun"} & set(arguments))
-    if not any(argument.split("=")[0] in PRINTING for argument in arguments):
-        try:
-            for config in compose_jobs(overrides, multirun):
-                plan(config)
-        except BadConfig as error:
-            print(f"tbd: bad configuration: {error}", file=sys.stderr)
-            return EXIT_CODES[BAD_CONFIG]
-    return hydra_run(arguments)
+    flags = [argument for argument in arguments if argument.startswith("-")]
+    if any(flag.split("=")[0] in PRINTING for flag in flags):
+        return hydra_run([arguments])
+    try:
+        if not {"-m", "--multirun"} & set(flags):
+            (config,) = compose_jobs(overrides, multirun=False)
+            plan(config)
+            return hydra_run([arguments])
+        from tbd.config.grids import asked
+
+        sweep = asked(overrides)
+    except BadConfig as error:
+        print(f"tbd: bad configuration: {error}", file=sys.stderr)
+        return EXIT_CODES[BAD_CONFIG]
+    return sweep_run(flags, sweep, overrides)
 
 
-def hydra_run(arguments: list[str]) -> int:
-    """Hand the command line to Hydra, which runs `job` once, or once for each job of a sweep."""
+def sweep_run(flags: list[str], asked: "Asked", overrides: list[str]) -> int:
+    """Show the sweep's plan, then run what of it has no result yet; gives its exit code."""
+    from tbd import sweep
+
+    code = sweep.begin(asked, overrides)
+    if code is not None:
+        return code
+    try:
+        hydra_run([[*flags, *grid.overrides] for grid in asked.grids])
+    finally:
+        code = sweep.end()
+    return code
+
+
+def hydra_run(commands: list[list[str]]) -> int:
+    """Hand command lines to Hydra, which runs `job` once, or once for each job of a sweep."""
     import hydra
 
     from tbd import sweep
@@ -48,16 +71,16 @@ def hydra_run(arguments: list[str]) -> int:
 
     codes: list[int] = []
 
-    def job(config: Any) -> None:
-        codes.append(sweep.run_job(config))
+    def job(config: Any) -> float | None:
+        code, objective = sweep.run_job(config)
+        codes.append(code)
+        return objective
 
-    sys.argv = [sys.argv[0] if sys.argv else "tbd", *arguments]
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # what the user did wrong was told above; a traceback is our fault
-    try:
+    for arguments in commands:
+        sys.argv = [sys.argv[0] if sys.argv else "tbd", *arguments]
         hydra.main(config_path=str(config_folder()), config_name="config", version_base="1.3")(job)()
-    finally:
-        of_sweep = sweep.end()
-    return of_sweep or next((code for code in codes if code != 0), 0)
+    return next((code for code in codes if code != 0), 0)
 
 
 def stop(signum: int, frame: Any) -> None:

@@ -1,13 +1,24 @@
-"""A sweep: one parent, a child a job, and it goes on after a job that fails."""
+"""A sweep: planned first; one parent, a child a job; it goes on after a job that fails, and where it stopped."""
 
+import json
 from pathlib import Path
 
-from tests.commands import SLEEP, end, in_phase, interrupt, mlflow_runs, options, spools, start, train, wait_until
+from tests.commands import (
+    SLEEP,
+    end,
+    events,
+    in_phase,
+    interrupt,
+    mlflow_runs,
+    options,
+    spools,
+    start,
+    train,
+    wait_until,
+)
 
 
 def kinds(folder: Path) -> dict[str, list[Path]]:
-    import json
-
     found: dict[str, list[Path]] = {"run": [], "sweep": []}
     for spool in spools(folder):
         found[json.loads((spool / "run.json").read_text())["kind"]].append(spool)
@@ -49,3 +60,49 @@ def test_an_interrupt_ends_the_whole_sweep(tmp_path: Path) -> None:
     assert [end(spool)["status"] for spool in found["run"]] == ["interrupted"]
     assert end(found["sweep"][0])["status"] == "interrupted"
     assert {run.info.status for run in mlflow_runs(tmp_path)} == {"KILLED"}
+
+
+def test_the_same_command_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    command = ["-m", *SLEEP, "seed=1,2", *options(step_s=0.2), "measure.passes=[timing]", "tracking=offline"]
+    process = start(tmp_path, *command)
+    wait_until(lambda: len(kinds(tmp_path)["run"]) == 2 and in_phase_of(kinds(tmp_path)["run"][1], "timed"), process)
+    assert interrupt(process)[0] == 130
+    done = train(tmp_path, *command)
+    assert done.returncode == 0, done.stderr
+    assert "sweep: 2 jobs, 1 to run; 1 of them in about" in done.stdout and "1 done before" in done.stdout
+    assert "job 2 of 2: " in done.stderr and "job 1 of 2" not in done.stderr
+    found = kinds(tmp_path)
+    assert len(found["sweep"]) == 1 and end(found["sweep"][0])["status"] == "ok"
+    assert sorted(end(spool)["status"] for spool in found["run"]) == ["interrupted", "ok", "ok"]
+    again = train(tmp_path, *command)
+    assert again.returncode == 0 and "2 jobs, 0 to run" in again.stdout and len(spools(tmp_path)) == 4
+
+
+def in_phase_of(spool: Path, name: str) -> bool:
+    return any(event.get("event") == "phase" and event["name"] == name for event in events(spool))
+
+
+def test_fail_fast_runs_no_more_jobs_and_what_has_a_result_stays(tmp_path: Path) -> None:
+    faults = "+framework.options.fault={kind:out_of_memory},{kind:none_of_it_happens,step:999}"
+    command = ["-m", *SLEEP, faults, "measure.passes=[timing]", "tracking=offline"]
+    done = train(tmp_path, *command, "sweep.fail_fast=true")
+    assert done.returncode == 6 and len(kinds(tmp_path)["run"]) == 1
+    assert "job 1 of 2 failed: out_of_memory: out of memory in the phase timed" in done.stderr
+    assert "1 were not run (sweep.fail_fast)" in end(kinds(tmp_path)["sweep"][0])["cause"]
+    done = train(tmp_path, *command)  # out of memory is a result of the first job: the second is missing
+    assert done.returncode == 6
+    assert sorted(end(spool)["status"] for spool in kinds(tmp_path)["run"]) == ["ok", "out_of_memory"]
+    done = train(tmp_path, *command, "sweep.fail_fast=true", "sweep.force=true")
+    assert len(kinds(tmp_path)["sweep"]) == 2 and len(kinds(tmp_path)["run"]) == 3
+
+
+def test_an_optimising_sweeper_is_told_the_throughput_of_each_job(tmp_path: Path) -> None:
+    search = ["hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.n_trials=2"]
+    search += ["hydra.sweeper.n_jobs=1", "hydra.sweeper.sampler.seed=1", "batch_size=choice(4,8)"]
+    done = train(tmp_path, "-m", *SLEEP, *search, "measure.passes=[timing]", "tracking=offline")
+    assert done.returncode == 0, done.stderr
+    found = kinds(tmp_path)
+    assert len(found["sweep"]) == 1 and found["run"]
+    (results,) = (tmp_path / "runs" / "sweeps").glob("*/optimization_results.yaml")
+    rates = [json.loads((spool / "figures.json").read_text())["metrics"]["throughput"] for spool in found["run"]]
+    assert f"best_value: {max(rates)}" in results.read_text()

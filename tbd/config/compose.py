@@ -49,7 +49,7 @@ def compose_jobs(overrides: list[str], multirun: bool) -> list[DictConfig]:
 
     Raises BadConfig where an override can't be parsed or names what is not there.
     """
-    return [compose_one(job) for job in jobs_of(overrides, multirun)]
+    return compose_all(jobs_of(overrides, multirun))
 
 
 def jobs_of(overrides: list[str], multirun: bool) -> list[list[str]]:
@@ -90,20 +90,33 @@ def parse(overrides: list[str]) -> list[Override]:
 
 def compose_one(overrides: list[str]) -> DictConfig:
     """One composed configuration, every interpolation resolvable."""
+    return compose_all([overrides])[0]
+
+
+def compose_all(jobs: list[list[str]], with_hydra: bool = False) -> list[DictConfig]:
+    """The configuration of each of these lists of overrides. Hydra is opened once for all: that takes most time.
+
+    `with_hydra`: Hydra's own section, unresolved, is in it.
+    """
     register()
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(config_folder()), version_base="1.3"):
-            config = compose("config", overrides=overrides)
-        OmegaConf.resolve(config)
+            return [_composed(overrides, with_hydra) for overrides in jobs]
+    finally:
+        GlobalHydra.instance().clear()
+
+
+def _composed(overrides: list[str], with_hydra: bool) -> DictConfig:
+    try:
+        config = compose("config", overrides=overrides, return_hydra_config=with_hydra)
+        OmegaConf.resolve(OmegaConf.masked_copy(config, [k for k in config if k != "hydra"]) if with_hydra else config)
     except hydra.errors.MissingConfigException as error:
         raise BadConfig(missing_choice(error, overrides)) from None
     except hydra.errors.ConfigCompositionException as error:
         raise BadConfig(composition_problem(error, overrides)) from None
     except (hydra.errors.HydraException, OmegaConfBaseException, ValueError) as error:
         raise BadConfig(first_line(error)) from None
-    finally:
-        GlobalHydra.instance().clear()
     return config
 
 

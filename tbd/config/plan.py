@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from tbd import data, frameworks, models
 from tbd.config import cells
 from tbd.config.errors import BadConfig
-from tbd.config.schema import Config, Framework, Hardware, Measure, Tracking
+from tbd.config.schema import Config, Framework, Hardware, Measure, Sweep, Tracking
 from tbd.frameworks.base import PRECISIONS
 from tbd.launch import engines, managers, project
 from tbd.launch.engines import Engine
@@ -90,6 +90,7 @@ def plan(config: DictConfig) -> Plan:
     values: dict[str, Any] = {str(key): value for key, value in composed.items() if key != "hydra"}
     check_given(values)
     check_keys(values)
+    del values["sweep"]
     resolve_batch_size(values)
     check_numbers(values)
     check_choices(values)
@@ -226,7 +227,7 @@ def resolve_batch_size(values: dict[str, Any]) -> None:
 
 def check_keys(values: dict[str, Any]) -> None:
     """Nothing was added (+key=value) that nobody would read."""
-    groups = {"framework": Framework, "hardware": Hardware, "measure": Measure, "tracking": Tracking}
+    groups = {"framework": Framework, "hardware": Hardware, "measure": Measure, "tracking": Tracking, "sweep": Sweep}
     for prefix, present, group in [("", values, Config), *((f"{key}.", values[key], groups[key]) for key in groups)]:
         for key in present:
             if key not in {field.name for field in fields(group)}:

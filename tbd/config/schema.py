@@ -55,6 +55,17 @@ class Tracking:
 
 
 @dataclass
+class Sweep:
+    """How the jobs of a sweep are run: no part of any job's own configuration."""
+
+    grids: list[Any] = field(default_factory=list)  # of lists of overrides: tbd/config/grids.py
+    skip_unsupported: bool = False
+    fail_fast: bool = False
+    force: bool = False
+    objective: str = "throughput"
+
+
+@dataclass
 class Config:
     """One run. `model` and `data` are free-form here: their own code checks their options."""
 
@@ -64,6 +75,7 @@ class Config:
     data: dict[str, Any] = field(default_factory=dict)
     measure: Measure = field(default_factory=Measure)
     tracking: Tracking = field(default_factory=Tracking)
+    sweep: Sweep = field(default_factory=Sweep)
     batch_size: int = MISSING
     batch_size_global: int | None = None
     precision: str = "fp32"

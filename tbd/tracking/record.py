@@ -33,11 +33,9 @@ class Clock(NamedTuple):
 
 
 def clock(controller_events: Iterable[Event], fallback_wall: float) -> Clock:
-    """The clock of a spool, from its controller's header."""
-    for event in controller_events:
-        if event.get("event") == "header":
-            return Clock(float(event["t"]), float(event["wall_time"]))
-    return Clock(0.0, fallback_wall)
+    """The clock of a spool, from its controller's header: of a sweep that was gone on with, the last one's."""
+    header = _last(controller_events, "header")
+    return Clock(float(header["t"]), float(header["wall_time"])) if header else Clock(0.0, fallback_wall)
 
 
 def legal(name: str) -> str:

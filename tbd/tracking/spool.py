@@ -78,11 +78,7 @@ class Spool:
             "experiment": experiment,
             "tags": dict(tags or {}),
             "wall_time": now,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "start_ticks": process.start_ticks(os.getpid()),
-            "boot_id": process.boot_id(),
-            "pid_namespace": process.pid_namespace(),
+            **_identity(),
             "user": _user(),
             "git": git_source(),
             "tbd": tbd.__version__,
@@ -91,21 +87,31 @@ class Spool:
             "tracking": dict(tracking or {}),
             "resume_run_id": None if inside else os.environ.get("MLFLOW_RUN_ID"),
         }
-        (path / ".reserve").write_bytes(bytes(RESERVE_BYTES))
-        write_json(path / "run.json", run)
         spool = cls(path, run)
-        spool.event(
+        spool._begin()
+        return spool
+
+    def resume(self) -> None:
+        """Go on with a sweep in this process, after another one ended it, or was killed."""
+        self.run.update(_identity())
+        (self.path / "synced.json").unlink(missing_ok=True)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Write run.json and the header of this process's events."""
+        (self.path / ".reserve").write_bytes(bytes(RESERVE_BYTES))
+        write_json(self.path / "run.json", self.run)
+        self.event(
             "header",
             schema=SCHEMA,
             wall_time=time.time(),
-            host=run["host"],
-            pid=run["pid"],
-            boot_id=run["boot_id"],
+            host=self.run["host"],
+            pid=self.run["pid"],
+            boot_id=self.run["boot_id"],
             python=platform.python_version(),
             tbd=tbd.__version__,
             cores=process.usable_cores(),
         )
-        return spool
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -230,6 +236,17 @@ def _new_folder(root: Path, name: str, now: float) -> Path:
         except FileExistsError:
             continue
         return path
+
+
+def _identity() -> dict[str, Any]:
+    """What this process is known by: its id and start time, within one boot and one PID namespace of one host."""
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "start_ticks": process.start_ticks(os.getpid()),
+        "boot_id": process.boot_id(),
+        "pid_namespace": process.pid_namespace(),
+    }
 
 
 def _user() -> str:

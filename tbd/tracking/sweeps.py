@@ -1,5 +1,6 @@
 """What became of a sweep's jobs, from their spools alone: whatever launcher ran them, on whatever machine."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 from tbd.measure.jsonl import read_object
@@ -9,6 +10,10 @@ from tbd.tracking.reaper import cause_of_death
 from tbd.tracking.spool import Spool, spools
 from tbd.tracking.store import Settings
 from tbd.worker import status
+
+SIGNATURE = "tbd.signature"  # the tag of runs and sweeps: tbd/config/signature.py
+# ends that are results: the same job would end so again
+RESULTS = (status.OK, status.OUT_OF_MEMORY, status.DIVERGED, status.UNSUPPORTED)
 
 
 class Job(NamedTuple):
@@ -21,11 +26,32 @@ class Job(NamedTuple):
     unit: str
     exit_code: int
     warnings: list[str]
+    signature: str = ""
+    path: Path = Path()
 
 
 def jobs_of(sweep: Spool) -> list[Job]:
-    """The sweep's jobs, in the order in which they began. One without an end counts as interrupted."""
-    return [_job(spool) for spool in spools(sweep.path.parent) if spool.run.get("parent_spool_id") == sweep.id]
+    """The sweep's jobs, in the order in which they began; of one that was run again, the last time.
+
+    One without an end counts as interrupted.
+    """
+    found = [_job(spool) for spool in spools(sweep.path.parent) if spool.run.get("parent_spool_id") == sweep.id]
+    last = {job.signature or str(job.path): job for job in found}
+    return [job for job in found if last[job.signature or str(job.path)] is job]
+
+
+def results(sweep: Spool) -> dict[str, Job]:
+    """The jobs that need not be run again, by signature."""
+    return {job.signature: job for job in jobs_of(sweep) if job.signature and job.status in RESULTS}
+
+
+def earlier(root: Path, signature: str) -> Spool | None:
+    """The newest sweep of the same jobs under `root` that no process is at any more; None where there is none."""
+    for sweep in reversed([spool for spool in spools(root) if spool.run.get("kind") == "sweep"]):
+        over = sweep.ended() is not None or cause_of_death(sweep) is not None
+        if over and (sweep.run.get("tags") or {}).get(SIGNATURE) == signature:
+            return sweep
+    return None
 
 
 def revise(sweep: Spool, settings: Settings) -> None:
@@ -56,5 +82,7 @@ def _job(spool: Spool) -> Job:
         throughput=figures.get("metrics", {}).get("throughput"),
         unit=figures.get("tags", {}).get("tbd.throughput_unit", "items"),
         warnings=[str(warning) for warning in figures.get("warnings", [])],
+        signature=str((spool.run.get("tags") or {}).get(SIGNATURE, "")),
+        path=spool.path,
         exit_code=code if isinstance(code, int) else status.EXIT_CODES.get(name, status.EXIT_CODES[status.CRASHED]),
     )

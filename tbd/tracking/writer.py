@@ -69,9 +69,12 @@ def line(event: str, **fields: Any) -> dict[str, Any]:
 
 
 def last_end(path: Path) -> dict[str, Any] | None:
-    """The `end` event of a controller.jsonl, which is its last; None where it has none. Reads the tail alone."""
-    events = [event for event in jsonl.read_tail(path, TAIL_BYTES) if event.get("event") == "end"]
-    return events[-1] if events else None
+    """The `end` event of a controller.jsonl, which is its last; None where it has none. Reads the tail alone.
+
+    A header after it is of a process that goes on with the sweep.
+    """
+    ends = [event for event in jsonl.read_tail(path, TAIL_BYTES) if event.get("event") in ("end", "header")]
+    return ends[-1] if ends and ends[-1]["event"] == "end" else None
 
 
 def _cut_torn_line(file: int) -> None:

@@ -168,8 +168,10 @@ def _memory_tables(figures: Figures, run: Run) -> None:
 
 
 def _clocks(figures: Figures, run: Run) -> None:
-    """Whether anything held the GPUs' clocks down within the windows."""
+    """Whether anything held the GPUs' clocks down within the windows, and where the use of fp32 units comes from."""
     if run.device == "gpu":
+        if "fp32_utilization" in figures.metrics:
+            figures.tags["tbd.fp32_utilization_source"] = run.fp32_source
         figures.tags["tbd.throttled"] = ", ".join(run.throttled) or "no"
 
 

@@ -132,6 +132,12 @@ def _bandwidth(run: Run) -> float:
     return flops.bandwidth_measured(copies)
 
 
+def _fp32_utilization(run: Run) -> float:
+    if run.fp32_source == "gpm":
+        return run.gpu_counter("fp32_active")
+    return flops.mfu(_achieved_tflops(run), _peak_tflops(run))
+
+
 def _achieved_tflops(run: Run) -> float:
     return flops.achieved_tflops(run.column("flops"), run.seconds)
 
@@ -286,11 +292,13 @@ _TABLE = (
         Metric(name, SHARE, meaning, USE, partial(Run.gpu_counter, name=counter), ".1f", absent_on=_NO_GPU)
         for name, meaning, counter in (
             ("sm_utilization", "the GPU's multiprocessors busy", "sm_active"),
-            ("fp32_utilization", "the GPU's fp32 units busy", "fp32_active"),
             ("tensor_utilization", "the GPU's tensor cores busy", "tensor_active"),
             ("sm_occupancy", "the GPU's warp slots in use", "sm_occupancy"),
             ("dram_utilization", "the GPU's memory bandwidth in use", "dram_active"),
         )
+    ),
+    Metric(
+        "fp32_utilization", SHARE, "the GPU's fp32 units busy", USE, _fp32_utilization, ".1f", absent_on=_NO_GPU,
     ),
     Metric(
         "energy_j_per_item", "J/item", "the device's energy an item", ENERGY,

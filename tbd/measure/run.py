@@ -238,6 +238,17 @@ class Run:
         return float(np.average(np.mean(means, axis=0), weights=seconds)) / 100
 
     @property
+    def fp32_source(self) -> str:
+        """What fp32_utilization is of: "gpm", the GPU's counter, or "flops", the model's FLOPs, where it has none."""
+        try:
+            self.gpu_counter("fp32_active")
+        except Absent:
+            if self.precision != "fp32":
+                raise
+            return "flops"
+        return "gpm"
+
+    @property
     def throttled(self) -> list[str]:
         """Why clocks of the run's GPUs were held down within its windows; [] where they never were."""
         found = [

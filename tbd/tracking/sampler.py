@@ -54,6 +54,8 @@ class Sampler:
     def __enter__(self) -> Self:
         if self._gpus is not None:
             self._write([line("gpus", devices=self._gpus.describe())])
+            if self._gpus.problem:
+                self._write([line("absent", what="gpu_energy", reason=self._gpus.problem)])
             if self._gpus.no_counters:
                 self._write([line("absent", what="counters", reason=self._gpus.no_counters)])
         if self._rapl.reason:

@@ -180,6 +180,16 @@ def test_a_gpus_counters_are_means_over_the_window(sleep_run):
     assert on_gpu(spool).absent["tensor_utilization"] == "it was not sampled"
 
 
+def test_without_the_counter_the_use_of_fp32_units_is_by_the_models_flops_and_says_so(sleep_run):
+    spool, _ = sleep_run({"step_s": 1.0, "flops": 5e11, "matrix_product": {"size": 10**4, "seconds": [2.0]}})
+    write_controller(spool)
+    figures = on_gpu(spool)
+    assert figures.metrics["fp32_utilization"] == figures.metrics["mfu"] == pytest.approx(0.5)
+    assert figures.tags["tbd.fp32_utilization_source"] == "flops"
+    counted_by_gpm = counted(sleep_run, gpu_0_fp32_active_percentage=lambda t: 30.0)
+    assert on_gpu(counted_by_gpm).tags["tbd.fp32_utilization_source"] == "gpm"
+
+
 @pytest.mark.parametrize(("when", "tag"), [(5, "power cap"), (-2, "no"), (18, "no")])
 def test_clocks_that_are_held_down_in_the_window_are_tagged_and_told(sleep_run, when, tag):
     figures = on_gpu(counted(sleep_run, gpu_0_clock_reasons=lambda t: 4.0 if t == when else 1.0))

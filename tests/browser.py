@@ -25,6 +25,7 @@ def opened(address: str | Path, **context: Any) -> Iterator[tuple[Page, list[str
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_context(**context).new_page()
+        page.set_default_timeout(120_000)  # ms; a page of MLflow's takes long where others work
         page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         home = address.partition("#")[0] if address.startswith("file:") else "/".join(address.split("/")[:3])

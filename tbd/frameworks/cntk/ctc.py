@@ -1,8 +1,6 @@
 """Connectionist temporal classification (Graves et al. 2006), whose blank is number 0. Python 3.6 syntax.
 
-CNTK's own forward_backward is no exact one: of two probabilities that it adds, it forgets the smaller where that is
-below 1e-4 of the larger, as all its sums of logarithms do (log_add_exp, reduce_log_sum_exp; Common.h, MINLOGEXP). Here
-equations 6 and 7 of the paper are a recurrence, and the gradient is that of its operators.
+Equations 6 and 7 of the paper as a recurrence over CNTK's sequences; the gradient is that of its operators.
 """
 
 import cntk as C

@@ -5,6 +5,8 @@ import shutil
 import signal
 from pathlib import Path
 
+import psutil
+
 from tbd.server import Refused, accounts
 from tbd.server.processes import Part
 from tbd.server.settings import DATABASE_VARIABLE, Home
@@ -69,6 +71,7 @@ def create(home: Home) -> None:
     """The cluster, its one user and its one database, where they are not there yet."""
     data = folder(home) / "data"
     if data.exists():
+        forget_unreaped(home)
         return
     if len(f"{folder(home)}/.s.PGSQL.{PORT}") > SOCKET_LIMIT:
         raise Refused(f"{home.path} is too long for the path of a socket ({SOCKET_LIMIT} bytes): name another --folder")
@@ -99,6 +102,24 @@ def create(home: Home) -> None:
     if called.returncode or "ERROR" in called.stderr:
         raise Refused(f"PostgreSQL did not make the database: {called.stderr.strip()}")
     making.rename(data)
+
+
+def forget_unreaped(home: Home) -> None:
+    """Remove the locks of a PostgreSQL that was killed, where it is dead but not yet gone.
+
+    PostgreSQL takes a dead process that nobody has reaped (a container's first process may not do so) for a living one.
+    All of its processes work in the data's folder: the locks go only where none is there.
+    """
+    data = folder(home) / "data"
+    if any(process.info["cwd"] == str(data) for process in psutil.process_iter(["cwd"])):
+        return
+    for lock in (data / "postmaster.pid", folder(home) / f".s.PGSQL.{PORT}.lock"):
+        try:
+            status = psutil.Process(int(lock.read_text().split()[0])).status()
+        except (FileNotFoundError, ValueError, IndexError, psutil.NoSuchProcess):
+            continue  # PostgreSQL itself deals with it
+        if status == psutil.STATUS_ZOMBIE:
+            lock.unlink()
 
 
 def problem(home: Home) -> str | None:

@@ -100,6 +100,7 @@ def train(request, events, pass_name):
             with optional(request["pass"], framework, events):
                 run(framework, training, source, request, events)
         events.phase("finish")
+        peers.agree(True)  # a rank may serve the others until they are done
         events.write("dataset", **source.describe())  # what was skipped is known now
     except BadData as error:
         raise Ended(status.BAD_DATA, str(error))

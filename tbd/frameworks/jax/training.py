@@ -66,7 +66,7 @@ class JaxTraining(Training):
             own = self.specification.update_arrays(arrays, update.name, repetition)
             tensors = self.tensors_of(own)
             if self.together:
-                weight = self.on_device(numpy.array([self.specification.loss_weight(own)], numpy.float32), self.dtype)
+                weight = self.on_device(numpy.array([self.specification.loss_weight(own)], numpy.float64), self.dtype)
                 tensors = {name: self.together.rows(array) for name, array in {**tensors, WEIGHT: weight}.items()}
             found.append(tensors)
         return found

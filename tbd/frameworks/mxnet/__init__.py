@@ -9,6 +9,7 @@ NOT_ON = {
 }
 PRECISIONS = {"cpu": ("fp32", "fp64")}
 COMPILE = ("symbol",)
+TOGETHER = ("cpu",)
 WITHOUT = {
     ("wgan", "lipschitz", "gradient_penalty"): (
         "MXNet 1.9.1 has no second-order gradients of convolutions, activations and layer norm, which the gradient "

@@ -4,6 +4,7 @@ import os
 
 from tbd import models
 from tbd.frameworks.base import PRECISIONS, Framework, cpu_name
+from tbd.frameworks.mxnet import ranks
 
 # Read by MXNet's library when it is loaded or first used.
 SETTINGS = {
@@ -26,6 +27,8 @@ class MXNet(Framework):
             # by default runs of operations are one event; apart they have their names and take some 3 % longer
             os.environ["MXNET_EXEC_BULK_EXEC_TRAIN"] = "0"
         os.environ["OMP_NUM_THREADS"] = str(request["hardware"]["threads"])
+        if request["world_size"] > 1:
+            ranks.join(request)
         import mxnet
 
         self.mxnet = mxnet
@@ -48,8 +51,10 @@ class MXNet(Framework):
 
         network = models.network(specification.name, "mxnet").NETWORK
         updates = specification.updates(self.global_batch_size)
-        self.mxnet.random.seed(self.request["seed"])  # what dropout draws from
-        return MXNetTraining(network, specification, updates, weights, self.device, self.dtype, self.counter)
+        self.mxnet.random.seed(self.random_seed)  # what dropout draws from
+        return MXNetTraining(
+            network, specification, updates, weights, self.device, self.dtype, self.counter, self.request["world_size"]
+        )
 
     def out_of_memory(self, error):
         # CPUDeviceStorage::Alloc says "Failed to allocate CPU Memory" (src/storage/cpu_device_storage.h)

@@ -18,19 +18,21 @@ import mxnet
 from tbd.frameworks.base import Training
 from tbd.frameworks.mxnet import memory, trace
 from tbd.frameworks.mxnet.graph import Graph
+from tbd.frameworks.mxnet.ranks import Exchange
 from tbd.frameworks.mxnet.update import TrainedUpdate
 
 
 class MXNetTraining(Training):
-    """`counter`: the memory.Counter of a memory pass."""
+    """`counter`: the memory.Counter of a memory pass. `world_size`: ranks that train together."""
 
-    def __init__(self, network, specification, updates, weights, device, dtype, counter=None):
+    def __init__(self, network, specification, updates, weights, device, dtype, counter=None, world_size=1):
         self.specification, self.device, self.dtype, self.counter = specification, device, dtype, counter
         self.parameters = specification.parameters
         self.arrays = {p.name: mxnet.nd.array(weights[p.name], device, dtype) for p in self.parameters}
         self.network = network(specification)
         self.updates = [TrainedUpdate(u, self.parameters, self.arrays) for u in updates]
         self.turns = [(update, n) for update in self.updates for n in range(update.repeat)]
+        self.exchange = Exchange(self.updates, len(self.turns), world_size) if world_size > 1 else None
         self.graphs = {}  # {(update's name, repetition, shapes): Graph}
         self.steps = 0
         self.unread = []  # losses, on the device
@@ -56,9 +58,12 @@ class MXNetTraining(Training):
 
     def train(self, inputs):
         """One step over the arrays of inputs()."""
-        for turn, arrays in zip(self.turns, inputs, strict=True):
+        shares = self.exchange and self.exchange.shares([self.specification.loss_weight(a) for a in inputs])
+        for number, (turn, arrays) in enumerate(zip(self.turns, inputs, strict=True)):
             graph = self.graph(arrays, turn)
             loss = graph.differentiate(arrays)
+            if self.exchange:
+                loss = self.exchange.average(turn[0], loss, shares[number])
             graph.move_statistics()
             turn[0].rule.apply(self.steps)
         self.steps += 1

@@ -3,17 +3,20 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from tbd.tracking.follower import Outcome
     from tbd.tracking.spool import Spool
     from tbd.tracking.store import Settings
 
 EXIT_OK = 0
 EXIT_PENDING = 1  # something could not be sent
 EXIT_USAGE = 2
+AT_ONCE = 4  # runs: while one is on its way to the server, others are read here
 CATCH_UP_S = 60.0  # how long a run whose own record is made goes on with what earlier ones left
 
 
@@ -111,28 +114,66 @@ def send(
     from tbd.tracking.store import LOCK_TIMEOUT_S
 
     until = time.monotonic() + limit_s
-    sent = pending = 0
     away: set[str] = set()
+    sent = pending = 0
+
+    def one(spool: "Spool", settings: "Settings", store: str) -> "Outcome | None":
+        """Send one run, if its time has not passed and its store has not gone; None where it wasn't tried."""
+        if store in away or time.monotonic() >= until:
+            return None
+        outcome = follow(spool, settings, turn_s=LOCK_TIMEOUT_S if turn_s is None else turn_s)
+        if outcome.state == "pending" and not outcome.reached:
+            away.add(store)
+        return outcome
+
+    waiting: dict[tuple[Settings, str], list[Spool]] = {}
     for spool in chosen:
         settings = settings_of(spool)
-        if spool.ended() is None or not waits(spool, settings):
-            continue
-        store = store_name(spool, settings)
-        if store in away or time.monotonic() >= until:
-            pending += 1
-            continue
-        outcome = follow(spool, settings, turn_s=LOCK_TIMEOUT_S if turn_s is None else turn_s)
-        if outcome.state == "busy":
-            told(f"{spool.path.name}: another process is sending it")
-        elif outcome.state == "pending":
-            pending += 1
-            failed(f"{spool.path.name}: not sent: {outcome.reason}")
-            if not outcome.reached:
-                away.add(store)
-        else:
-            sent += 1
-            told(f"{spool.path.name}: in MLflow as run {outcome.run_id} of {outcome.tracking_uri}")
+        if spool.ended() is not None and waits(spool, settings):
+            waiting.setdefault((settings, store_name(spool, settings)), []).append(spool)
+    for (settings, store), spools in waiting.items():
+        for spool, outcome in side_by_side(one, spools, settings, store):
+            if outcome is None:
+                pending += 1
+            elif outcome.state == "busy":
+                told(f"{spool.path.name}: another process is sending it")
+            elif outcome.state == "pending":
+                pending += 1
+                failed(f"{spool.path.name}: not sent: {outcome.reason}")
+            else:
+                sent += 1
+                told(f"{spool.path.name}: in MLflow as run {outcome.run_id} of {outcome.tracking_uri}")
     return Sent(sent, pending, len(chosen) - sent - pending)
+
+
+def side_by_side(
+    one: "Callable[[Spool, Settings, str], Outcome | None]", spools: "list[Spool]", settings: "Settings", store: str
+) -> "Iterator[tuple[Spool, Outcome | None]]":
+    """(run, what became of it) of runs that go to one store, several of them at a time where it is a server.
+
+    First, by itself, the one that tells whether the server is there, and sweeps, which look for what belongs to them.
+    """
+    from tbd.tracking import access
+    from tbd.tracking.store import PATIENT_RETRIES, PATIENT_S, patience
+
+    alone = max(1, sum(spool.run.get("kind") == "sweep" for spool in spools))
+    outcome = None
+    for spool in spools[:alone]:
+        outcome = one(spool, settings, store)
+        yield spool, outcome
+    rest = spools[alone:]
+    if outcome is None or not outcome.reached:
+        yield from ((spool, None) for spool in rest)
+        return
+    # what each would set in the environment, which is common to all, is set for all of them
+    with access.environment(settings.variables()), patience(PATIENT_RETRIES, PATIENT_S):
+        pool = ThreadPoolExecutor(AT_ONCE if store.startswith("http") else 1)
+        try:
+            results = [pool.submit(one, spool, settings, store) for spool in rest]
+            for spool, result in zip(rest, results, strict=True):
+                yield spool, result.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def store_name(spool: "Spool", settings: "Settings") -> str:

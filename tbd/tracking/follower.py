@@ -5,6 +5,7 @@ here either is already there or is added; the terminal status comes last, so tha
 """
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,12 +18,21 @@ from tbd.measure.jsonl import read_object
 from tbd.tracking import access, artifacts, derived, finder, record, sender
 from tbd.tracking.redaction import redact, redact_object, secrets_of, without_credentials
 from tbd.tracking.spool import Spool, write_json
-from tbd.tracking.store import LOCK_TIMEOUT_S, Settings, opened, patience, tracking_uri
+from tbd.tracking.store import (
+    LOCK_TIMEOUT_S,
+    PATIENT_RETRIES,
+    PATIENT_S,
+    Settings,
+    opened,
+    patience,
+    tracking_uri,
+)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
+_deriving = threading.Lock()  # pictures are drawn by matplotlib, for one thread at a time
 STREAM_S = 20.0  # no batch begins later than this after a pass: the next one waits
 
 
@@ -76,8 +86,8 @@ def _guarded(
     settings: Settings,
     work: "Callable[[MlflowClient, Run, Spool], bool]",
     *,
-    retries: int = 4,
-    timeout_s: int = 60,
+    retries: int = PATIENT_RETRIES,
+    timeout_s: int = PATIENT_S,
     turn_s: float = LOCK_TIMEOUT_S,
 ) -> Outcome:
     """Do `work` on the spool's run; what goes wrong becomes the outcome's reason."""
@@ -146,7 +156,10 @@ def _follow(client: "MlflowClient", run: "Run", spool: Spool, figures: Figures |
     if spool.run.get("kind") == "sweep":
         _adopt(client, run, spool)
     else:
-        sender.measured(client, run, spool, figures or derived.write(spool), ended)
+        if figures is None:
+            with _deriving:
+                figures = derived.write(spool)
+        sender.measured(client, run, spool, figures, ended)
     sent = artifacts.send(client, run.info.run_id, spool, spool.mlflow()["tracking_uri"])
     client.set_terminated(run.info.run_id, record.terminal_status(str(end.get("status"))), sender.ms(ended))
     write_json(spool.path / "synced.json", sent)

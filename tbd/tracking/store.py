@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LOCK_TIMEOUT_S = 120.0
 PROBE_TIMEOUT_S = 3.0
+PATIENT_RETRIES, PATIENT_S = 4, 60  # with a server that has answered: how often again, and how long for an answer
 PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433, "http": 80, "https": 443}
 
 

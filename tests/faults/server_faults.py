@@ -21,6 +21,7 @@ from tests.commands import SLEEP, in_phase, options, wait_until
 from tests.faults import proxy
 from tests.faults.server_accounts import account
 from tests.server.stack import Stack, User, open_folder
+from tests.tracking import spools
 
 LARGE = 80 * 2**20  # bytes: more than goes up in one piece
 
@@ -317,9 +318,9 @@ def sync_killed(scene: Scene) -> None:
 
 
 def synced_from_two_machines_at_once(scene: Scene) -> None:
-    """Two copies of the same folders, which know nothing of each other."""
-    for _ in range(2):
-        scene.waiting_run()
+    """Two copies of the same folders, which know nothing of each other; each sends several runs at a time."""
+    for _ in range(8):
+        spools.finished(scene.runs, experiment=scene.folder.name)
     shutil.copytree(scene.runs, scene.folder / "copy")
     both = [scene.syncing(), scene.syncing("--runs", "copy")]
     codes = [process.wait(timeout=300) for process in both]

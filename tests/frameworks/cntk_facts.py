@@ -50,13 +50,14 @@ def trained(framework):
 
 
 def timing_facts(framework, folder):
-    specification, training, kept, _ = trained(framework)
+    specification, training, kept, batches = trained(framework)
     return {
         "losses": [training.losses(), training.losses()],
         "graphs": len(training.updates[0].graphs),
         "canonical": all(numpy.array_equal(kept[n], a) for n, a in specification.initial_weights(1).items()),
         "devices": framework.devices(),
         "optimizers": {dtype: [optimizer_error(o, dtype) for o in formulas.OPTIMIZERS] for dtype in DTYPES},
+        "shared_by_learner": shared_by_learner(training, batches[0]),
         "computing_threads": computing_threads(framework.matrix_product(2000)),
     }
 
@@ -83,6 +84,16 @@ def optimizer_error(optimizer, dtype):
             arrays = {str(n): numpy.array([g / rows] * rows).astype(dtype) for n, g in enumerate(gradients)}
             update.train(arrays, step)
     return formulas.error(optimizer, [variable.value for variable in variables.values()])
+
+
+def shared_by_learner(training, arrays):
+    """How many matrices of a learner share one buffer, at most."""
+    from tbd.frameworks.cntk import plan
+
+    copy = training.copy()
+    with plan.printed() as plans:
+        copy.step(arrays)
+    return max(len(group) for one in plans if "Assign" in one.operators.values() for group in one.groups)
 
 
 def computing_threads(work):

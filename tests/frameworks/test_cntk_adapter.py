@@ -79,6 +79,10 @@ def test_the_optimizers_follow_the_specifications_formulas(timing, dtype, bound)
     assert max(timing[0]["optimizers"][dtype]) < bound
 
 
+def test_the_learners_matrices_share_memory(timing):
+    assert timing[0]["shared_by_learner"] > 10
+
+
 def test_as_many_threads_compute_as_are_asked_for(timing):
     assert timing[0]["computing_threads"] == THREADS
 

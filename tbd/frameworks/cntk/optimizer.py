@@ -3,6 +3,9 @@
 CNTK's own learners are others: momentum_sgd has the learning rate within the velocity, and adam has the epsilon and the
 bias correction elsewhere, which differs wherever the rate changes; with other averages adam is the same (OwnAdam). The
 learner gives the gradients of the loss itself, which is one number: nothing is divided by a count of samples.
+
+What CNTK computes of Constants and weights alone it takes for constant and keeps: of such a network every operator has
+memory of its own, some 20 times the weights'. So every number here is one that CNTK has to draw at each step, plus 0.
 """
 
 import cntk as C
@@ -44,14 +47,16 @@ class Rule:
         o = self.optimizer
         dtype = weights[0].dtype
         self.copies = gradients
+        self.nothing = C.random.bernoulli((), dtype, mean=0.0, seed=1)  # always 0
         self.scalars = [C.Constant(numpy.zeros((), dtype)) for _ in self.numbers(0)]
+        self.current = [scalar + self.nothing for scalar in self.scalars]
         self.state = {kind: [C.Constant(numpy.zeros(w.shape, dtype)) for w in weights] for kind in self.kept()}
         if o.clip_norm is not None:
-            gradients = clipped(gradients, o.clip_norm)
+            gradients = self.clipped(gradients)
         found = []
         for n, (p, weight, gradient) in enumerate(zip(self.parameters, weights, gradients)):
             if o.weight_decay and p.decay:
-                gradient = gradient + o.weight_decay * weight
+                gradient = gradient + self.number(o.weight_decay) * weight
             own = {kind: constants[n] for kind, constants in self.state.items()}
             moved = weight - self.change(gradient, own)
             if o.clip_weights is not None:
@@ -60,6 +65,17 @@ class Rule:
             found.append(C.assign(weight, moved))
         return C.combine(found)
 
+    def number(self, value):
+        """A number that CNTK doesn't take for constant."""
+        return C.Constant(numpy.asarray(value, self.scalars[0].dtype)) + self.nothing
+
+    def clipped(self, gradients):
+        """The gradients times min(1, clip_norm / their global norm)."""
+        squares = [C.reduce_sum(g * (g + self.nothing), C.Axis.all_static_axes()) for g in gradients]
+        norm = C.sqrt(C.reduce_sum(C.splice(*[C.reshape(s, (1,)) for s in squares])))
+        scale = C.element_min(1, self.optimizer.clip_norm / norm)
+        return [g * scale for g in gradients]
+
 
 class Sgd(Rule):
     def kept(self):
@@ -67,11 +83,11 @@ class Sgd(Rule):
 
     def change(self, gradient, own):
         """What the weight loses; moves what is its own."""
-        (rate,) = self.scalars
+        (rate,) = self.current
         if not self.optimizer.momentum:
             return rate * gradient
         velocity = own["momentum"]
-        return rate * C.assign(velocity, self.optimizer.momentum * velocity + gradient)
+        return rate * C.assign(velocity, self.number(self.optimizer.momentum) * velocity + gradient)
 
 
 class RmsProp(Sgd):
@@ -82,7 +98,9 @@ class RmsProp(Sgd):
 
     def change(self, gradient, own):
         o = self.optimizer
-        square = C.assign(own["square"], o.alpha * own["square"] + (1 - o.alpha) * C.square(gradient))
+        square = C.assign(
+            own["square"], self.number(o.alpha) * own["square"] + self.number(1 - o.alpha) * gradient * gradient
+        )
         return super().change(gradient / (C.sqrt(square) + o.epsilon), own)
 
 
@@ -111,9 +129,11 @@ class Adam(Rule):
 
     def change(self, gradient, own):
         o = self.optimizer
-        rate, epsilon = self.scalars
-        first = C.assign(own["moment1"], o.beta1 * own["moment1"] + (1 - o.beta1) * gradient)
-        second = C.assign(own["moment2"], o.beta2 * own["moment2"] + (1 - o.beta2) * C.square(gradient))
+        rate, epsilon = self.current
+        first = C.assign(own["moment1"], self.number(o.beta1) * own["moment1"] + self.number(1 - o.beta1) * gradient)
+        second = C.assign(
+            own["moment2"], self.number(o.beta2) * own["moment2"] + self.number(1 - o.beta2) * gradient * gradient
+        )
         return rate * first / (C.sqrt(second) + epsilon)
 
 
@@ -161,11 +181,3 @@ def averages(beta):
 def always(rate):
     """A schedule of one learning rate, whatever the number of samples."""
     return C.learning_parameter_schedule(rate, C.learners.IGNORE)
-
-
-def clipped(gradients, clip_norm):
-    """The gradients times min(1, clip_norm / their global norm)."""
-    squares = [C.reduce_sum(C.reshape(C.square(g), (-1,))) for g in gradients]
-    norm = C.sqrt(C.reduce_sum(C.splice(*[C.reshape(s, (1,)) for s in squares])))
-    scale = C.element_min(1, clip_norm / norm)
-    return [g * scale for g in gradients]

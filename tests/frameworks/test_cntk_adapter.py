@@ -4,11 +4,13 @@ import gzip
 import importlib.util
 import json
 import math
+import os
 import pathlib
 import subprocess
 
 import pytest
 
+from tbd.launch.variables import WAITING
 from tests.parity import cells
 
 VERIFY = pathlib.Path(__file__).parents[2] / "entrypoints" / "frameworks" / "cntk" / "verify.py"
@@ -21,7 +23,7 @@ ROWS = {"transformer": 64}
 def run(folder, *arguments):
     """(facts, what was written to stderr) of a pass."""
     command = [cells.framework_python("cntk"), SCRIPT, folder, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ, **WAITING))
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout), done.stderr
 

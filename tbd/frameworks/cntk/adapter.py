@@ -15,9 +15,6 @@ class Cntk(Framework):
         super().__init__(request)
         threads = request["hardware"]["threads"]
         os.environ["OMP_NUM_THREADS"] = str(threads)
-        # threads that wait for each other sleep: by default they spin, and where others compute too, many small
-        # operators then crawl (a step of a small transformer: over 12 s instead of 1)
-        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         self.cntk = cntk = imported()
         cntk.logging.set_trace_level(cntk.logging.TraceLevel.Error)
         with quiet.held_stderr():  # it says which it takes

@@ -44,11 +44,12 @@ class Asked(NamedTuple):
 
 def asked(overrides: list[str]) -> Asked:
     """What a sweep with these overrides consists of. Raises BadConfig, also where a job's own values are impossible."""
-    (base,) = compose_all([fixed(overrides)], with_hydra=True)
-    if not str(base.hydra.sweeper._target_).endswith(".BasicSweeper"):
+    (whole,) = compose_all([fixed(overrides)], with_hydra=True)
+    base = OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])
+    if not str(whole.hydra.sweeper._target_).endswith(".BasicSweeper"):
         plan(base)
         return Asked(base, [Grid(overrides, [])])
-    named = OmegaConf.to_container(base.sweep.grids) or [[]]
+    named = OmegaConf.to_container(base.sweep.grids, resolve=True) or [[]]
     assert isinstance(named, list)
     merged = [found for grid in named if (found := narrowed([str(text) for text in grid], overrides)) is not None]
     if not merged:

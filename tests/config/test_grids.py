@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tbd import frameworks, models
 from tbd.config.errors import BadConfig
 from tbd.config.grids import asked, narrowed, signature_of
 from tests.commands import SLEEP, hydra
@@ -85,3 +86,21 @@ def test_a_sweep_is_recognised_by_its_jobs() -> None:
 
     assert signature("seed=1,2") == signature("seed=1,2", "sweep.fail_fast=true")
     assert signature("seed=1,2") != signature("seed=1,2,3")
+
+
+@pytest.mark.parametrize("experiment, given", [
+    ("batch", ["framework=pytorch"]), ("precision", []), ("compile", []), ("threads", []),
+    ("tune", ["batch_size=range(4,65,4)"]),
+])  # fmt: skip
+def test_the_usual_experiments_can_be_asked_for(experiment: str, given: list[str]) -> None:
+    sweep = asked([f"experiment={experiment}", *given])
+    assert all(job.planned for grid in sweep.grids for job in grid.jobs)
+    assert (sum(len(grid.jobs) for grid in sweep.grids) > 1) is (experiment != "tune")
+
+
+def test_the_papers_grid_has_every_model_wherever_it_runs() -> None:
+    sweep = asked(["experiment=paper"])
+    jobs = [job.planned.config for grid in sweep.grids for job in grid.jobs]
+    cells = {(job["model"]["name"], job["framework"]["name"]) for job in jobs}
+    assert cells == {(model, framework) for model in models.names() for framework in frameworks.names()}
+    assert sweep.base.sweep.skip_unsupported

@@ -22,8 +22,8 @@ from tbd import frameworks
 from tbd.launch import environments
 from tbd.launch.variables import WAITING
 
-# large operators, and many small ones
-OPTIONS = {"resnet50": {"image_size": 64}, "seq2seq": {"width": 128, "source_vocabulary": 2000}}
+# small: where operators take long, how threads wait matters little
+OPTIONS = {"resnet50": {"size": "small"}, "seq2seq": {"size": "small", "width": 64}}
 BATCH_SIZE = 16
 
 
@@ -32,7 +32,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", default=list(OPTIONS), choices=list(OPTIONS))
     parser.add_argument("--frameworks", nargs="+", default=frameworks.names())
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--python", nargs="*", default=[], metavar="FRAMEWORK=INTERPRETER")
     return parser.parse_args()
 

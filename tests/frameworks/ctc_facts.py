@@ -74,14 +74,21 @@ def cntk(logits, steps, labels, label_lengths, weights):
 
     from tbd.frameworks.cntk.ctc import ctc_loss
 
-    arrays = [numpy.ascontiguousarray(a, "f8") for a in (logits.swapaxes(0, 1), steps, labels, label_lengths, weights)]
+    arrays = [numpy.ascontiguousarray(array, "f8") for array in (logits.swapaxes(0, 1), steps, labels, label_lengths)]
     with C.default_options(dtype=numpy.float64):
         inputs = [C.input_variable(array.shape[1:], needs_gradient=array.ndim == 3) for array in arrays]
-        losses = ctc_loss(C.to_sequence(inputs[0]), len(logits), *inputs[1:4])
-        total = C.reduce_sum(losses * inputs[4], C.Axis.all_axes())
-    fed = {inputs[n]: array for n, array in enumerate(arrays)}
-    gradient, found = total.grad(fed, wrt=inputs[:1], outputs=[losses.output])
-    return found.reshape(-1), gradient.swapaxes(0, 1)
+        # of a whole batch it is a sum: so row by row
+        total = ctc_loss(C.to_sequence(inputs[0]), len(logits), *inputs[1:])
+        factor = C.Constant(numpy.ones(()))
+        scaled = total * factor
+    losses, by_logits = [], []
+    for row, weight in enumerate(weights):
+        factor.value = numpy.asarray(weight)
+        fed = {inputs[n]: array[row : row + 1] for n, array in enumerate(arrays)}
+        gradient, loss = scaled.grad(fed, wrt=inputs[:1], outputs=[total.output])
+        losses.append(loss)
+        by_logits.append(gradient[0])
+    return losses, numpy.stack(by_logits, 1)
 
 
 def main():

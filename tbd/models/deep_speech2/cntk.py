@@ -8,7 +8,7 @@ import cntk as C
 import numpy
 
 from tbd.frameworks.cntk.ctc import ctc_loss
-from tbd.frameworks.cntk.layers import convolution, dense, masked_batch_norm, mean_of_all, sum_of_all
+from tbd.frameworks.cntk.layers import convolution, dense, masked_batch_norm, sum_of_all
 from tbd.frameworks.cntk.recurrence import delayed, looped
 from tbd.models.deep_speech2.specification import batch_norm_of, steps_of
 
@@ -45,7 +45,7 @@ class Network:
                 x = normalised(x, beside, count, "recurrent.%d.bn" % layer)
             x = bidirectional(self.cell, x, beside, *(self.direction(layer, d) for d in ("forward", "backward")))
         logits = dense(normalised(x, beside, count, "output.bn"), self.weights["output"])
-        return mean_of_all(ctc_loss(logits, longest, steps, inputs["labels"], inputs["label_length"])), moved
+        return ctc_loss(logits, longest, steps, inputs["labels"], inputs["label_length"]) / rows, moved
 
     def direction(self, layer, name):
         """The input's and the state's weight and the bias of a direction."""

@@ -317,7 +317,9 @@ def in_cntk(fault):
         return recurrence.looped([holder], [cell(known, of_state, h)])[0]
 
     def mean_ctc_loss(logits, longest, steps, labels, label_lengths):
-        return right["ctc_loss"](logits, longest, steps, labels, label_lengths) / label_lengths
+        # CNTK has the sum over all utterances alone: divided by their mean length
+        mean = C.reduce_mean(label_lengths, C.Axis.all_axes())
+        return right["ctc_loss"](logits, longest, steps, labels, label_lengths) / mean
 
     right = dict(vars(cntk))
     return {

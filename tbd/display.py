@@ -17,6 +17,7 @@ from tbd.tracking.sweeps import Job
 PHASES = {
     "environment": "environment",
     "launch": "starting the worker",
+    "rendezvous": "waiting for the other ranks",
     "import": "importing the framework",
     "data": "opening the data",
     "build": "building the network",

@@ -247,6 +247,35 @@ def test_a_stranger_gets_nothing_of_hers_on_any_served_route(alice: Alice, bob: 
     assert ask(alice.user, "GET", "/api/2.0/mlflow/users/current").status_code == 200  # her password is as it was
 
 
+# GraphQL is one route and many questions: (kind, field) -> (its input, what is asked for)
+GRAPHQL = {
+    ("query", "mlflowGetExperiment"): ('{experimentId: "EXPERIMENT"}', "experiment { name }"),
+    ("query", "mlflowGetRun"): ('{runId: "RUN"}', "run { info { runName } }"),
+    ("query", "mlflowListArtifacts"): ('{runId: "RUN"}', "files { path }"),
+    ("query", "mlflowGetMetricHistoryBulkInterval"): ('{runIds: ["RUN"], metricKey: "MARK"}', "metrics { value }"),
+    ("query", "mlflowSearchRuns"): ('{experimentIds: ["EXPERIMENT"]}', "runs { info { runName } }"),
+    ("mutation", "mlflowSearchRuns"): ('{experimentIds: ["EXPERIMENT"]}', "runs { info { runName } }"),
+    ("mutation", "mlflowSearchDatasets"): ('{experimentIds: ["EXPERIMENT"]}', "datasetSummaries { name }"),
+    ("query", "mlflowSearchModelVersions"): ("{}", "modelVersions { name }"),
+}
+WORDLESS = {"mlflowSearchDatasets", "mlflowSearchModelVersions"}  # she has nothing there
+
+
+def test_a_stranger_gets_nothing_of_hers_by_graphql(alice: Alice, bob: User) -> None:
+    schema = "{ __schema { queryType { fields { name } } mutationType { fields { name } } } }"
+    types = ask(bob, "POST", "/graphql", json={"query": schema}).json()["data"]["__schema"]
+    fields = {(kind, known["name"]) for kind in ("query", "mutation") for known in types[f"{kind}Type"]["fields"]}
+    assert fields - {("query", "test"), ("mutation", "testMutation")} == set(GRAPHQL)
+    words = (alice.mark, "summary.html", "1.5")
+    for (kind, question), (given, wanted) in GRAPHQL.items():
+        for name, value in (("EXPERIMENT", alice.experiment), ("RUN", alice.run), ("MARK", alice.mark)):
+            given = given.replace(name, value)
+        body = {"query": f"{kind} {{ {question}(input: {given}) {{ {wanted} }} }}"}
+        hers, his = (ask(user, "POST", "/graphql", json=body) for user in (alice.user, bob))
+        assert any(word in hers.text for word in words) or question in WORDLESS, (question, hers.text)
+        assert not any(word in his.text for word in words), (question, his.text)
+
+
 def test_a_reader_can_not_write(stack: Stack, alice: Alice) -> None:
     reader = stack.new_user()
     stack.allow(reader, "read", alice.mark)

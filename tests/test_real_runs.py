@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import django
+import pandas
 import pytest
 
 from tbd import models
@@ -76,6 +77,24 @@ def test_the_trace_opens_as_chrome_trace_and_gives_operators(run: tuple[str, Pat
     assert sum(float(row["share"]) for row in rows) == pytest.approx(1.0, abs=1e-6)
     product = re.compile("mul|conv|mm|times", re.IGNORECASE)
     assert any(product.search(row["name"]) for row in rows)
+
+
+def test_the_trace_is_a_table_that_tells_the_passes_apart(run: tuple[str, Path]) -> None:
+    table = pandas.read_parquet(run[1] / "trace.parquet")
+    assert (table["duration_us"] >= 0).all() and table["start_us"].min() == 0
+    assert {"forward", "backward"} <= set(table["phase"])
+    metrics = figures(run[1])["metrics"]
+    assert 0 < metrics["forward_share"] < 1 and 0 < metrics["backward_share"] < 1
+
+
+def test_memory_is_shown_along_the_step_and_by_layer(run: tuple[str, Path]) -> None:
+    report = json.loads((run[1] / "memory_breakdown.json").read_text())
+    assert report["peak"]["categories_mb"]["weights"] == pytest.approx(report["timeline"][0]["weights"])
+    assert sum(row["weights_mb"] for row in report["layers"] if row["layer"]) == pytest.approx(
+        report["peak"]["categories_mb"]["weights"]
+    )
+    assert any(row["feature_maps_mb"] for row in report["layers"] if row["layer"])
+    assert (run[1] / "memory.html").exists() and (run[1] / "memory.png").exists()
 
 
 def test_nothing_of_the_controller_is_in_the_worker(run: tuple[str, Path]) -> None:

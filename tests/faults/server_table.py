@@ -23,7 +23,8 @@ broken was mended, and what waited was sent by the next run or by `python -m tbd
 metric; it is lost where the server has it not exactly as the spool gives it, and a duplicate where the server has one
 more. Files were downloaded and held against SHA256SUMS and the spool. Runs must be there once, with the right status.
 
-`make server-faults` wrote this; each row says when, and on a machine of how many cores.
+`make server-faults` writes a row for each fault; a row says when, and on a machine of how many cores. A fault of
+`tests/faults/server_faults.py` that has no row here has not been run for this table yet.
 
 | fault | runs | points | lost | duplicated | files | wrong files | else | when |
 |---|---|---|---|---|---|---|---|---|

@@ -1,6 +1,6 @@
 """What CNTK's adapter does, as JSON on stdout: run by test_cntk_adapter.py in CNTK's environment. Python 3.6 syntax.
 
-python tests/frameworks/cntk_facts.py FOLDER timing|trace|memory [MODEL OPTIONS ROWS]
+python tests/frameworks/cntk_facts.py FOLDER timing|trace|memory [MODEL OPTIONS ROWS]|resident SHARING
 """
 
 import json
@@ -33,7 +33,8 @@ def main():
         "hardware": {"device": "cpu", "threads": THREADS},
     }
     framework = frameworks.create(request)
-    facts = {"timing": timing_facts, "trace": trace_facts, "memory": memory_facts}[name](framework, folder, *of_memory)
+    kinds = {"timing": timing_facts, "trace": trace_facts, "memory": memory_facts, "resident": resident_facts}
+    facts = kinds[name](framework, folder, *of_memory)
     print(json.dumps(facts))
 
 
@@ -156,6 +157,24 @@ def memory_facts(framework, folder, model, options, rows):
         "input_bytes": 4 * sum(array.size for array in arrays.values()),
         "recorded": training.record_memory(arrays),
     }
+
+
+def resident_facts(framework, folder, sharing):
+    """The process's memory before a training and at most within its first steps, beside what is recorded of such."""
+    import cntk
+
+    from tbd.frameworks.cntk import memory
+
+    if sharing == "off":
+        cntk.cntk_py.disable_forward_values_sharing()
+    specification = models.create("resnet50", dict(known.memory_options("resnet50"), size="small"))
+    arrays, weights = specification.synthetic_batch(96, numpy.random.RandomState(0)), specification.initial_weights(1)
+    baseline = memory.resident(forget=True)
+    training = framework.build(specification, weights)
+    for _ in range(2):
+        training.step(arrays)
+    peak = memory.resident()
+    return {"baseline": baseline, "peak": peak, "recorded": training.record_memory(arrays)}
 
 
 if __name__ == "__main__":

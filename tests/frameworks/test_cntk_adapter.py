@@ -144,6 +144,35 @@ def test_twice_the_batch_has_twice_the_feature_maps(memory):
     assert two == pytest.approx(2 * one, rel=0.05)
 
 
+@pytest.fixture(scope="module")
+def resident(tmp_path_factory):
+    """The facts of resnet50 where matrices share memory and where they don't."""
+    return [run(tmp_path_factory.mktemp("cntk"), "resident", sharing)[0] for sharing in ("on", "off")]
+
+
+def test_what_is_recorded_beside_the_baseline_is_the_peak_of_the_process(resident):
+    for facts in resident:
+        recorded = facts["baseline"] + facts["recorded"]["allocator"]["peak_bytes"]
+        assert recorded == pytest.approx(facts["peak"], rel=0.03)
+
+
+def test_without_sharing_the_plan_and_the_process_grow_alike(resident):
+    planned, taken = (
+        off - on
+        for on, off in (
+            [planned_bytes(facts["recorded"]) for facts in resident],
+            [facts["peak"] - facts["baseline"] for facts in resident],
+        )
+    )
+    assert planned > 0.5 * planned_bytes(resident[0]["recorded"])
+    assert planned == pytest.approx(taken, rel=0.1)
+
+
+def planned_bytes(recorded):
+    """Of the buffers that CNTK's plan has."""
+    return sum(b["bytes"] for b in recorded["buffers"] if b["born"] and b["name"] != "not in CNTK's plan")
+
+
 @pytest.fixture
 def verify():
     """The module entrypoints/frameworks/cntk/verify.py."""

@@ -110,7 +110,7 @@ def compose_all(jobs: list[list[str]], with_hydra: bool = False) -> list[DictCon
 def _composed(overrides: list[str], with_hydra: bool) -> DictConfig:
     try:
         config = compose("config", overrides=overrides, return_hydra_config=with_hydra)
-        OmegaConf.resolve(OmegaConf.masked_copy(config, [k for k in config if k != "hydra"]) if with_hydra else config)
+        OmegaConf.resolve(without_hydra(config) if with_hydra else config)
     except hydra.errors.MissingConfigException as error:
         raise BadConfig(missing_choice(error, overrides)) from None
     except hydra.errors.ConfigCompositionException as error:
@@ -118,6 +118,11 @@ def _composed(overrides: list[str], with_hydra: bool) -> DictConfig:
     except (hydra.errors.HydraException, OmegaConfBaseException, ValueError) as error:
         raise BadConfig(first_line(error)) from None
     return config
+
+
+def without_hydra(config: DictConfig) -> DictConfig:
+    """A copy without Hydra's own section, which only Hydra can resolve."""
+    return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
 
 
 def missing_choice(error: hydra.errors.MissingConfigException, overrides: list[str]) -> str:

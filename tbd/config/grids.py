@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from tbd.config.compose import compose_all, jobs_of, parse
+from tbd.config.compose import compose_all, jobs_of, parse, without_hydra
 from tbd.config.errors import BadConfig
 from tbd.config.plan import Plan, plan
 from tbd.config.signature import digest, signature
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 def asked(overrides: list[str]) -> Asked:
     """What a sweep with these overrides consists of. Raises BadConfig, also where a job's own values are impossible."""
     (whole,) = compose_all([fixed(overrides)], with_hydra=True)
-    base = OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])
+    base = without_hydra(whole)
     if not str(whole.hydra.sweeper._target_).endswith(".BasicSweeper"):
         plan(base)
         return Asked(base, [Grid(overrides, [])])

@@ -39,6 +39,7 @@ run: setup ## train MODEL=seq2seq in FRAMEWORK=tensorflow on HARDWARE=cpu and re
 
 # without MLflow's job runners, which nothing here uses: 5 processes instead of 13
 ui: setup ## the record in a browser
+	@$(BIN)/python -m tbd.tracking.view
 	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow ui --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}"
 
 server: server-setup ## the shared server on this machine: PostgreSQL, S3 and MLflow, with logins (docs/server.md)

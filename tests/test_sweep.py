@@ -106,3 +106,14 @@ def test_an_optimising_sweeper_is_told_the_throughput_of_each_job(tmp_path: Path
     (results,) = (tmp_path / "runs" / "sweeps").glob("*/optimization_results.yaml")
     rates = [json.loads((spool / "figures.json").read_text())["metrics"]["throughput"] for spool in found["run"]]
     assert f"best_value: {max(rates)}" in results.read_text()
+
+
+def test_jobs_that_a_launcher_starts_in_processes_of_their_own_are_the_sweeps(tmp_path: Path) -> None:
+    launcher = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "tracking=offline", "measure.passes=[timing]"]
+    done = train(tmp_path, "-m", *SLEEP, *launcher, "seed=1,2")
+    assert done.returncode == 0, done.stderr
+    found = kinds(tmp_path)
+    (sweep,) = found["sweep"]
+    own = json.loads((sweep / "run.json").read_text())["spool_id"]
+    assert [json.loads((spool / "run.json").read_text())["parent_spool_id"] for spool in found["run"]] == [own] * 2
+    assert end(sweep)["status"] == "ok"

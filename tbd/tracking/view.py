@@ -1,7 +1,7 @@
 """python -m tbd.tracking.view: our columns and charts, as a view that MLflow's page of an experiment opens with.
 
-MLflow keeps what a person shares of the page as a tag of the experiment, JSON under mlflow.sharedViewState.KEY, and opens
-it by viewStateShareKey=KEY in the address (read in MLflow 3.17's own page, mlflow/server/js).
+MLflow keeps what a person shares of the page as a tag of the experiment, JSON under mlflow.sharedViewState.KEY, and
+opens it by viewStateShareKey=KEY in the address (read in MLflow 3.17's own page, mlflow/server/js).
 """
 
 import json

@@ -12,7 +12,8 @@ from tbd.worker import status
 # Params that don't change what is measured, or that are no choice of the user's: by their beginnings.
 NOT_SETTINGS = (
     "batch_size", "seed", "tracking.", "measure.", "sweep.", "model.default_batch_size", "framework.python",
-    "framework.project", "framework.env_manager", "data.root", "hardware.port", "hardware.slurm", "data.python", "data.program",
+    "framework.project", "framework.env_manager", "data.root", "data.python", "data.program", "hardware.port",
+    "hardware.slurm",
 )  # fmt: skip
 # Settings whose value says by itself what it is.
 PLAIN = ("precision", "compile", "device_names", "hardware.name", "data.name", "framework_version")

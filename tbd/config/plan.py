@@ -248,8 +248,8 @@ def check_tracking(tracking: dict[str, Any]) -> None:
     if uri is not None and access.holds_password(uri):  # the run's folder keeps what it was asked with
         raise BadConfig(
             f"tracking.uri={without_credentials(uri)} was given with a password, which the run's folder would keep: "
-            "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or tracking.credentials=FILE, or, for a database, "
-            "MLFLOW_TRACKING_URI"
+            "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or tracking.credentials=FILE, or, for a "
+            "database, MLFLOW_TRACKING_URI"
         )
     served = (uri or os.environ.get("MLFLOW_TRACKING_URI", "")).startswith("http")
     if tracking["mode"] == "server" and not served:

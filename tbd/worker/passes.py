@@ -50,7 +50,8 @@ def compile_shapes(training, source, events, peers):
     events.phase("compile")
     recorder = StepRecorder(events)
     batches = source.one_of_each_shape()
-    shapes = peers.gather([[[name, numpy.shape(one.arrays[name])] for name in sorted(one.arrays)] for one in batches])
+    own = [[[name, list(numpy.shape(one.arrays[name]))] for name in sorted(one.arrays)] for one in batches]
+    shapes = peers.gather(own)
     if training.alike and any(others != shapes[0] for others in shapes):
         raise Unsupported(
             "the ranks' batches differ in their shapes, and this framework wants as many rows in every rank: "

@@ -43,7 +43,7 @@ class Peers(object):
         return cls(rank, world_size, {0: call(place, dict(hello, rank=rank), deadline)})
 
     def gather(self, value):
-        """[every rank's value], the same list in every rank; `value` is anything that JSON has."""
+        """[every rank's value], the same list in every rank; `value` is anything that JSON has, which has no tuples."""
         if self.rank != 0:
             self._send(0, value)
             return self._receive(0)

@@ -3,4 +3,5 @@
 DEVICES = ("cpu", "gpu")
 PRECISIONS = {"cpu": ("fp32", "fp64", "bf16", "fp16"), "gpu": ("fp32", "tf32", "bf16", "fp16", "fp64")}
 COMPILE = ("graph", "xla")
+TOGETHER = ("cpu", "gpu")
 WITHOUT = {}

@@ -24,6 +24,13 @@ class TensorFlow(Framework):
         # one operation at a time, each on all the threads: the order of allocations, and so the peak, is repeatable
         tf.config.threading.set_inter_op_parallelism_threads(1)
         self.device = self.device_of(hardware["device"])
+        self.strategy = None
+        if request["world_size"] > 1:
+            if request.get("compile") == "xla":
+                raise Unsupported("compile=xla is for one device here: take compile=graph")
+            from tbd.frameworks.tensorflow import ranks
+
+            self.strategy = ranks.join(request, self.device)
         storage, products, _ = PRECISIONS[request["precision"]]
         self.dtype = tf.dtypes.as_dtype(storage)
         self.products = tf.float32 if products == "tfloat32" else tf.dtypes.as_dtype(products)
@@ -68,12 +75,25 @@ class TensorFlow(Framework):
         network = models.network(specification.name, "tensorflow").NETWORK
         updates = specification.updates(self.global_batch_size)
         xla = self.request.get("compile") == "xla"
+        seed = self.random_seed
         return TensorFlowTraining(
-            network, specification, updates, weights, self.device, self.dtype, self.products, xla, self.request["seed"]
+            network, specification, updates, weights, self.device, self.dtype, self.products, xla, seed, self.strategy
         )
+
+    def peer_lost(self, error):
+        from tbd.frameworks.tensorflow import ranks
+
+        return ranks.lost(error)
 
     def out_of_memory(self, error):
         return isinstance(error, (MemoryError, self.tf.errors.ResourceExhaustedError))
+
+    def wait_for(self, tensor):
+        """Return when what was enqueued, the tensor last, is done."""
+        if self.strategy is None:
+            self.tf.test.experimental.sync_devices()
+        else:  # which TensorFlow can't do where it knows of other ranks
+            tensor[:1].numpy()
 
     def matrix_product(self, size):
         tf = self.tf
@@ -81,8 +101,7 @@ class TensorFlow(Framework):
             a, b = (tf.random.uniform([size, size], dtype=self.products) for _ in range(2))
 
         def product():
-            tf.matmul(a, b)
-            tf.test.experimental.sync_devices()
+            self.wait_for(tf.matmul(a, b))
 
         return product
 
@@ -93,7 +112,7 @@ class TensorFlow(Framework):
 
         def copy():
             target[:].assign(source)  # in place: as a whole it would only take the other's memory
-            tf.test.experimental.sync_devices()
+            self.wait_for(target)
 
         return copy
 

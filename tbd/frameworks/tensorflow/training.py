@@ -25,16 +25,21 @@ import tensorflow as tf
 from tbd.frameworks import layouts
 from tbd.frameworks.base import Training, Unsupported
 from tbd.frameworks.tensorflow import memory, trace
+from tbd.frameworks.tensorflow.ranks import WEIGHT
 from tbd.frameworks.tensorflow.update import TrainedUpdate
 
 
 class TensorFlowTraining(Training):
-    """`products`: the type of products, that of real inputs too. `xla`: compiled by XLA."""
+    """`products`: the type of products, that of real inputs too. `xla`: compiled by XLA. `strategy`:
+    tf.distribute's, of several ranks.
+    """
 
-    def __init__(self, network, specification, updates, weights, device, dtype, products=None, xla=False, seed=0):
+    def __init__(
+        self, network, specification, updates, weights, device, dtype, products=None, xla=False, seed=0, strategy=None
+    ):
         self.specification, self.device, self.xla = specification, device, xla
         self.dtype, self.products = dtype, products or dtype
-        self.parameters = specification.parameters
+        self.parameters, self.strategy = specification.parameters, strategy
         with tf.device(device):
             self.variables = {
                 p.name: tf.Variable(layouts.native(weights[p.name], p.kind), trainable=False, dtype=dtype)
@@ -45,7 +50,7 @@ class TensorFlowTraining(Training):
             if hasattr(network, "generator"):
                 network.generator = tf.random.Generator.from_seed(seed)
             self.updates = [
-                TrainedUpdate(u, network, self.parameters, self.variables, given, device, self.products, xla)
+                TrainedUpdate(u, network, self.parameters, self.variables, given, device, self.products, xla, strategy)
                 for u in updates
             ]
         if hasattr(network, "outputs"):
@@ -64,7 +69,14 @@ class TensorFlowTraining(Training):
 
     def inputs(self, arrays):
         """The batch as tensors on the device, a dict for each turn of the step; real numbers in the products' type."""
-        return [self.tensors_of(self.specification.update_arrays(arrays, u.name, n)) for u, n in self.turns]
+        found = []
+        for update, repetition in self.turns:
+            own = self.specification.update_arrays(arrays, update.name, repetition)
+            tensors = self.tensors_of(own)
+            if self.strategy:
+                tensors[WEIGHT] = tf.constant(self.specification.loss_weight(own), self.dtype)
+            found.append(tensors)
+        return found
 
     def tensors_of(self, arrays):
         """Arrays as tensors on the device, where reals are made their type: numpy takes longer for that."""
@@ -105,8 +117,10 @@ class TensorFlowTraining(Training):
 
     def wait(self):
         self.finish()
-        # on a CPU a function returns when its last operation is done, so this has nothing to wait for
-        tf.test.experimental.sync_devices()
+        # on a CPU a function returns when its last operation is done, so this has nothing to wait for; where TensorFlow
+        # knows of other ranks it can't do it, and has read the last step's loss
+        if self.strategy is None:
+            tf.test.experimental.sync_devices()
         self.ends, self.ended = [], self.ends
 
     def step_ends(self):

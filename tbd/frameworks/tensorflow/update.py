@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tbd.frameworks import attribution
 from tbd.frameworks.tensorflow import optimizer as optimizers
+from tbd.frameworks.tensorflow import ranks
 from tbd.frameworks.tensorflow.memory import CAST
 from tbd.frameworks.tensorflow.scaling import LossScale
 
@@ -18,9 +19,10 @@ class TrainedUpdate:
 
     `given` is the dictionary that the network takes its weights from; where `products`, the type of products, is not
     that of the variables, it holds casts while the network is traced. `xla`: compiled by XLA, anew for each shape.
+    `strategy`: tf.distribute's, of several ranks.
     """
 
-    def __init__(self, update, network, parameters, variables, given, device, products, xla):
+    def __init__(self, update, network, parameters, variables, given, device, products, xla, strategy=None):
         self.name, self.repeat = update.name, update.repeat
         self.network, self.given, self.device, self.all_variables = network, given, device, variables
         by_name = {p.name: p for p in parameters}
@@ -34,7 +36,14 @@ class TrainedUpdate:
         self.gradient_names = {}  # {operation that makes a gradient: the parameter's name}, filled by tracing train
         signature = [network.signature(products, update.name)]
         compiled = {"input_signature": signature, "autograph": False, "jit_compile": True if xla else None}
-        self.train = tf.function(self.applied, **compiled)
+        self.strategy = strategy
+        if strategy:
+            dtype = self.variables[0].dtype
+            everywhere = {**signature[0], ranks.WEIGHT: tf.TensorSpec([], dtype)}
+            together = {"input_signature": [everywhere], "autograph": False}
+            self.train = tf.function(lambda inputs: strategy.run(self.applied, args=(inputs,)), **together)
+        else:
+            self.train = tf.function(self.applied, **compiled)
         self.differentiate = tf.function(self.loss_and_gradients, **compiled)
 
     def give(self):
@@ -43,16 +52,25 @@ class TrainedUpdate:
             self.given.update({n: tf.cast(variable, self.products) for n, variable in self.cast.items()})
 
     def loss_and_gradients(self, inputs):
-        """(the loss, the gradients; with loss scaling, of the scaled loss)."""
+        """(the loss, the gradients; with loss scaling, of the scaled loss). Of several ranks all of theirs."""
+        inputs = dict(inputs)
+        weight = inputs.pop(ranks.WEIGHT, None)
         with tf.device(self.device):
+            share = None if weight is None else ranks.share(weight)
             with tf.GradientTape(watch_accessed_variables=False) as tape, tf.name_scope(f"forward/{self.name}"):
                 tape.watch(self.variables)
                 self.give()
                 loss = self.network(inputs, self.name)
+                if share is not None:
+                    loss = loss * tf.cast(share, loss.dtype)
                 target = loss * self.loss_scale.scale if self.loss_scale else loss
             with tf.name_scope(f"backward/{self.name}"):
                 gradients = [tf.convert_to_tensor(g) for g in tape.gradient(target, self.variables)]
         self.gradient_names = {g.op.name: p.name for p, g in zip(self.parameters, gradients, strict=True)}
+        if share is not None:
+            with tf.device(self.device):
+                gradients = ranks.summed(gradients)
+                loss = loss * self.strategy.num_replicas_in_sync
         return loss, gradients
 
     def applied(self, inputs):

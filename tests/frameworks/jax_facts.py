@@ -23,6 +23,7 @@ def main():
     request = {
         "batch_size": 4,
         "precision": "fp32",
+        "rank": 0,
         "world_size": 1,
         "seed": 1,
         "pass": name,

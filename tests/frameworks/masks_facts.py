@@ -21,6 +21,7 @@ def main():
         "batch_size": 1,
         "precision": precision,
         "seed": int(seed),
+        "rank": 0,
         "world_size": 1,
         "pass": "timing",
         "framework": {"name": name},

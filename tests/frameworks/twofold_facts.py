@@ -31,6 +31,7 @@ def main():
     request = {
         "batch_size": twofold.ROWS,
         "precision": "fp16" if pass_name == "scaling" else "fp64",
+        "rank": 0,
         "world_size": 1,
         "seed": 1,
         "pass": pass_name,

@@ -18,6 +18,7 @@ def main():
     request = {
         "batch_size": 4,
         "precision": "fp64",
+        "rank": 0,
         "world_size": 1,
         "seed": 1,
         "pass": "timing",

@@ -7,6 +7,9 @@ import numpy as np
 
 from tbd.measure.events import Absent
 
+# The fit's own rounding, by how numpy was built, must not turn a line that meets the limit exactly into one above it
+ROUNDING_ITEMS = 1e-6
+
 
 def line(batch_sizes: Sequence[float], peaks: Sequence[float]) -> tuple[float, float]:
     """(fixed, per item): the line peak = fixed + per item x batch size nearest to the peaks (least squares).
@@ -25,4 +28,4 @@ def line(batch_sizes: Sequence[float], peaks: Sequence[float]) -> tuple[float, f
 def predicted(batch_sizes: Sequence[float], peaks: Sequence[float], limit: float) -> int:
     """The largest batch whose peak by that line is within the limit; 0 where none is."""
     fixed, slope = line(batch_sizes, peaks)
-    return max(0, math.floor((limit - fixed) / slope))
+    return max(0, math.floor((limit - fixed) / slope + ROUNDING_ITEMS))

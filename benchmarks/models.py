@@ -35,7 +35,7 @@ SIDE = HERE / "side.py"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 SIDES = ("ours", "peer")
 TRIAL_ROUNDS = 2  # that a way of compiling is judged by
-SETTLE_S = 0.3  # OpenMP's threads spin for up to 0.2 s after their work (KMP_BLOCKTIME's default)
+SETTLE_S = 0.3  # where threads spin after their work, it is for 0.2 s (KMP_BLOCKTIME's default)
 HEADER = ("model", "framework", "precision", "batch", "unit", "ours/s", "peer/s", "ratio", "low", "high", "CPU", "peer")
 
 

@@ -9,7 +9,6 @@ compression; the analysis runs in a process of its own.
 
 import gzip
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -63,6 +62,7 @@ def analyse(path: Path) -> None:
     """What the record of a run makes of its trace; prints events, seconds and MB."""
     from tbd.measure import breakdown, idle, trace
     from tbd.tracking import events_table
+    from tbd.worker.passes import peak_rss_bytes
 
     begun, begun_cpu = time.monotonic(), time.process_time()
     recording = trace.read(path)
@@ -75,7 +75,7 @@ def analyse(path: Path) -> None:
     idle.step(recording.events, 3600.0)
     table = events_table.parquet(recording)
     seconds, cpu = time.monotonic() - begun, time.process_time() - begun_cpu
-    highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    highest = peak_rss_bytes()  # ru_maxrss would begin with that of the process that wrote the trace
     print(
         f"{len(recording.events):,} events in {seconds:.1f} s ({cpu:.1f} s of CPU), at most "
         f"{highest / 1e6:,.0f} MB of memory, trace.parquet {len(table) / 1e6:.1f} MB"

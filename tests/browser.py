@@ -9,7 +9,15 @@ from typing import Any
 from playwright.sync_api import Page, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu"]  # a sandbox within root's own account can't be made
 SERIOUS = ("serious", "critical")  # as axe calls them
+
+
+def program() -> str:
+    """Where the browser is."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    assert found, "no browser is here: apt-get install chromium"
+    return found
 
 
 @contextlib.contextmanager
@@ -18,12 +26,10 @@ def opened(address: str | Path, **context: Any) -> Iterator[tuple[Page, list[str
 
     `context`: of Playwright's browser contexts, such as color_scheme="dark".
     """
-    program = next(filter(None, map(shutil.which, NAMES)), None)
-    assert program, "no browser is here: apt-get install chromium"
     address = address.absolute().as_uri() if isinstance(address, Path) else address
     wrong: list[str] = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(executable_path=program(), args=ARGUMENTS)
         page = browser.new_context(**context).new_page()
         page.set_default_timeout(120_000)  # ms; a page of MLflow's takes long where others work
         page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)

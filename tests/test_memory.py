@@ -7,13 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from tbd.tracking.memory_page import LEFT, WIDTH
+from tests.browser import opened
 from tests.commands import SLEEP, environment, only_spool, options, train
 from tests.measure.test_memory_report import MEMORY
-
-CHROMIUM = "/usr/bin/chromium"  # Debian's
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +58,8 @@ def test_the_page_needs_nothing_from_elsewhere(folder: Path) -> None:
 def test_the_page_answers_the_pointer_in_a_browser(folder: Path) -> None:
     """At the peak of MEMORY, 81 MB, of which 35 are feature maps."""
     show(folder, str(only_spool(folder)))
-    errors: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 900, "height": 900})
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto((only_spool(folder) / "memory.html").as_uri())
+    address = only_spool(folder) / "memory.html"
+    with opened(address, viewport={"width": 900, "height": 900}) as (page, wrong):
         box = page.locator("#timeline").bounding_box()
         assert box
         at_event = (LEFT + 0.45 * (WIDTH - LEFT)) / WIDTH  # 4.5 of 10: between the events 4 and 5
@@ -74,10 +68,9 @@ def test_the_page_answers_the_pointer_in_a_browser(folder: Path) -> None:
         before = float(page.locator(".tick").last.text_content() or "")
         page.get_by_role("button", name="feature maps").click()
         after = float(page.locator(".tick").last.text_content() or "")
-        browser.close()
     assert said.startswith("backward, event 4: 81.00 MB in buffers") and "feature maps 35.00" in said
     assert (before, after) == (pytest.approx(1.05 * 81, rel=0.01), pytest.approx(1.05 * 46, rel=0.01))
-    assert not errors
+    assert not wrong
 
 
 def test_two_batch_sizes_predict_the_largest_batch(folder: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scipy.stats import t as student
+from scipy import stats
 from worker import BLOCK_STEPS
 
 from tbd.launch import environments, project
@@ -50,9 +50,8 @@ def run(framework: str) -> tuple[list[tuple[float, float]], float]:
 def interval(ratios: list[float]) -> tuple[float, float, float]:
     """(geometric mean, low, high) of the ratios, 95 %, by Student's t over their logarithms."""
     logs = [math.log(ratio) for ratio in ratios]
-    middle = statistics.fmean(logs)
-    half = student.ppf(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
-    return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
+    low, high = stats.ttest_1samp(logs, 0).confidence_interval(0.95)
+    return math.exp(statistics.fmean(logs)), math.exp(low), math.exp(high)
 
 
 def compare(framework: str) -> str:

@@ -9,7 +9,7 @@ from tbd.analysis.moved import Moved, Part
 from tbd.analysis.shown import changed, throughputs, values, verdict
 from tbd.measure.difference import Difference
 from tbd.measure.metrics import number
-from tbd.tracking.summary import STYLE
+from tbd.tracking.summary import document
 
 OWN_STYLE = """body{max-width:1000px}.worse{color:var(--bad)}.better{color:var(--good)}.zero{stroke:var(--soft)}
 svg.interval{width:140px;height:14px}.span{stroke:var(--accent);stroke-width:3}"""
@@ -26,13 +26,7 @@ def page(comparison: Comparison) -> str:
         *(_moved(one, labels[0], label) for one, label in zip(comparison.moved, labels[1:], strict=True)),
         _differing(comparison.differing, labels),
     ]
-    return (
-        '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{title}</title><style>{STYLE}{OWN_STYLE}</style></head>\n<body><main>\n"
-        + "\n".join(section for section in sections if section)
-        + "\n</main></body>\n</html>\n"
-    )
+    return document(title, sections, OWN_STYLE)
 
 
 def _sides(comparison: Comparison) -> str:

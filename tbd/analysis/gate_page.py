@@ -15,7 +15,7 @@ from tbd.analysis.history import History, version
 from tbd.analysis.shown import changed, percent
 from tbd.measure.metrics import find
 from tbd.tracking.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, ticks
-from tbd.tracking.summary import STYLE
+from tbd.tracking.summary import document
 
 OWN_STYLE = """body{max-width:1000px}.regression{color:var(--bad);font-weight:600}.ok{color:var(--good)}
 .step{stroke:var(--bad);stroke-dasharray:4 3}.bar-line{stroke:var(--accent)}"""
@@ -115,13 +115,7 @@ def page(cells: Sequence[Cell], histories: Sequence[History], tolerance: float) 
             f"{plot(history, cell.candidate.runs[0].unit)}{f'<ul>{told}</ul>' if told else ''}</section>"
         )
     title = f"Gate: a loss of more than {tolerance:.1%}"
-    return (
-        '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{title}</title><style>{STYLE}{OWN_STYLE}</style></head>\n<body><main>\n<h1>{title}</h1>"
-        + "\n".join(sections)
-        + "\n</main></body>\n</html>\n"
-    )
+    return document(title, [f"<h1>{title}</h1>", *sections], OWN_STYLE)
 
 
 def plot(history: History, unit: str) -> str:

@@ -13,7 +13,7 @@ from tbd.launch.ends import end_of
 from tbd.launch.engines import Engine
 from tbd.launch.files import PACKAGE
 from tbd.launch.process import Process
-from tbd.launch.watch import LOOK_EVERY_S, Listener, NewLines
+from tbd.launch.watch import LOOK_EVERY_S, Listener, NewLines, tell
 from tbd.worker import status
 
 AGENT = "tbd.agent"
@@ -96,14 +96,7 @@ class Follower:
                 elif event.get("event") == "end":
                     self.node_ends[node] = (str(event.get("status")), str(event.get("cause", "")))
         for event in self._rank_0.read():
-            if event.get("event") == "phase":
-                listener.phase(str(event.get("name")), str(event.get("pass", "")))
-            elif event.get("event") == "steps" and event.get("end"):
-                # the others do as much beside it, within a row
-                items = {unit: [n * self._world_size for n in counts] for unit, counts in event["items"].items()}
-                listener.steps(event["end"], items)
-            elif event.get("event") == "end":
-                listener.ended(str(event.get("pass", "")))
+            tell(listener, event, self._world_size)  # the others do as much beside it, within a row
 
     @property
     def failed(self) -> bool:

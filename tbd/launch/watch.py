@@ -21,6 +21,18 @@ class Listener(Protocol):
     def ended(self, pass_name: str) -> None: ...
 
 
+def tell(listener: Listener, event: dict[str, Any], ranks: int = 1) -> None:
+    """Tell the listener of a worker's event. Of several ranks, each does as much as the one that wrote it."""
+    pass_name = str(event.get("pass", ""))
+    match event.get("event"):
+        case "phase":
+            listener.phase(str(event.get("name")), pass_name)
+        case "steps" if event.get("end"):
+            listener.steps(event["end"], {unit: [n * ranks for n in counts] for unit, counts in event["items"].items()})
+        case "end":
+            listener.ended(pass_name)
+
+
 class NewLines:
     """The complete lines that a growing file has got since the last look, as JSON objects."""
 
@@ -60,12 +72,9 @@ def watch(
                 heard = time.monotonic()
                 if event.get("event") == "phase":
                     phase = str(event.get("name"))
-                    listener.phase(phase, str(event.get("pass", "")))
-                elif event.get("event") == "steps" and event.get("end"):
-                    listener.steps(event["end"], event["items"])
                 elif event.get("event") == "end":
                     ends.append((str(event.get("status")), str(event.get("cause", ""))))
-                    listener.ended(str(event.get("pass", "")))
+                tell(listener, event)
             if over:
                 break
             if phase not in BEYOND_GO and not go.exists():

@@ -9,7 +9,6 @@ secrets.json       the administrator's password (0600), as the database knows it
 The database comes first, so that every artifact of a run that is in it has been there for the listing.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ from typing import Any
 
 from tbd.server import Refused, mlflow_server, objects, postgresql, stack
 from tbd.server.settings import Home, Settings
+from tbd.tracking.artifacts import digest
 
 SCHEMA = 1
 
@@ -103,12 +103,6 @@ def fetch(s3: Any, bucket: str, prefix: str, target: Path) -> int:
             listing.write(json.dumps(entry) + "\n")
             count += 1
     return count
-
-
-def digest(path: Path) -> str:
-    """The file's SHA-256."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def database(home: Home) -> dict[str, str]:

@@ -130,7 +130,7 @@ def _describe(client: "MlflowClient", run: "Run", spool: Spool) -> bool:
     tags = record.tags(spool.run, request, spool.worker_events(), end)
     parent = finder.parent(client, spool)
     if parent is not None:
-        tags["mlflow.parentRunId"] = str(parent.info.run_id)
+        tags[finder.PARENT] = str(parent.info.run_id)
     config = spool.path / "config.yaml"
     if config.exists():
         composed = yaml.safe_load(config.read_text()) or {}
@@ -170,5 +170,5 @@ def _adopt(client: "MlflowClient", run: "Run", spool: Spool) -> None:
     """Tie the sweep's runs to it that got here before it."""
     orphans = client.search_runs([run.info.experiment_id], f"tags.`tbd.parent_spool_id` = '{spool.id}'")
     for orphan in orphans:
-        if orphan.data.tags.get("mlflow.parentRunId") != run.info.run_id:
-            client.set_tag(orphan.info.run_id, "mlflow.parentRunId", run.info.run_id)
+        if orphan.data.tags.get(finder.PARENT) != run.info.run_id:
+            client.set_tag(orphan.info.run_id, finder.PARENT, run.info.run_id)

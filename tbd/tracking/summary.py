@@ -78,10 +78,15 @@ def page(spool: Spool, figures: Figures) -> str:
         _absent(figures.absent),
     ]
     title = escape(f"{spool.run['name']}: {end['status']}")
+    return document(title, sections)
+
+
+def document(title: str, sections: Iterable[str], style: str = "") -> str:
+    """A page that stands alone, of pieces of HTML, in STYLE and what `style` adds. `title` is escaped already."""
     return (
         '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{title}</title><style>{STYLE}</style></head>\n<body><main>\n"
+        f"<title>{title}</title><style>{STYLE}{style}</style></head>\n<body><main>\n"
         + "\n".join(section for section in sections if section)
         + "\n</main></body>\n</html>\n"
     )

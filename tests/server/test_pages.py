@@ -9,10 +9,10 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 from tests import commands
+from tests.browser import ARGUMENTS, program
 from tests.server.stack import Stack, User
 
 EXPERIMENT = "pages"
-CHROMIUM = "/usr/bin/chromium"  # Debian's
 PATIENCE_MS = 120_000
 
 
@@ -41,8 +41,7 @@ def spools(user: User, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # a sandbox within root's own account can't be made
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        started = playwright.chromium.launch(executable_path=program(), args=ARGUMENTS)
         yield started
         started.close()
 

@@ -1,6 +1,5 @@
 """The view that MLflow's page of our experiment opens with, in MLflow's own page and a real browser."""
 
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tbd.measure.metrics import METRICS
+from tbd.server.settings import free_ports
 from tbd.tracking import derived, view
 from tbd.tracking.follower import follow
 from tbd.tracking.store import Settings, opened
@@ -35,7 +35,7 @@ def address(settings: Settings, tmp_path: Path) -> Iterator[str]:
         assert view.offer(client, "no such experiment") is None
         found = view.offer(client, "tbd")
     assert found is not None
-    port = free_port()
+    (port,) = free_ports(1)
     server = subprocess.Popen(
         [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", str(settings.uri), "--port", str(port),
          "--workers", "1"],
@@ -48,12 +48,6 @@ def address(settings: Settings, tmp_path: Path) -> Iterator[str]:
     finally:
         server.terminate()
         server.wait(30)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def answers(url: str, server: "subprocess.Popen[bytes]", limit_s: float = 120) -> None:

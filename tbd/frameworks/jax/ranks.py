@@ -1,7 +1,6 @@
 """Several ranks: one program over the devices of all processes, each with its rows (jax.distributed, shard_map)."""
 
 import jax
-import jax.numpy as jnp
 import numpy
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -84,8 +83,3 @@ def mean(gradients):
 def own_key(key):
     """Within the program: the key that this rank draws from."""
     return jax.random.fold_in(key, jax.lax.axis_index(AXIS))
-
-
-def here(array):
-    """What this rank's device has of an array."""
-    return array.addressable_data(0) if isinstance(array, jax.Array) else jnp.asarray(array)

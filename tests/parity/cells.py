@@ -57,10 +57,10 @@ def framework_python(name):
     return os.environ.get("TBD_TEST_PYTHON_" + name.upper()) or str(environments.ensure(name).python)
 
 
-def request(network, framework, precision, output, rows=8, size="small"):
-    """A request (docs/request.md) for a network on the CPU, in batches of so many rows."""
+def request(network, framework, precision, output, rows=8, size="small", **options):
+    """A request (docs/request.md) for a network on the CPU, in batches of so many rows; `options` are the model's."""
     model = model_of(network)
-    specification = models.create(model, options_of(network, size))
+    specification = models.create(model, {**options_of(network, size), **options})
     return {
         "schema": 1,
         "spool_id": "0" * 32,

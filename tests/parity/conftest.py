@@ -22,7 +22,8 @@ def observation(framework_python, tmp_path_factory):
         if cell not in folders:
             folder = tmp_path_factory.mktemp("-".join(cell).replace(":", "-"))
             # mixed precision in the same process as fp32: importing a framework takes longer than that
-            flags = ("--faults", "--learn", "--also", *cells.mixed(framework)) if precision == "fp32" else ()
+            of_fp32 = ("--faults", "--learn", "--also", *cells.mixed(framework))
+            flags = of_fp32 if precision == "fp32" else ("--same",)
             cells.observe(framework_python(framework), folder, cells.request(*cell, str(folder)), *flags)
             folders[cell] = folder
         with numpy.load(folders[cell] / (fault + ".npz")) as found:

@@ -1,6 +1,6 @@
 """What one framework makes of a model: run inside that framework's environment.
 
-    python tests/parity/observe.py REQUEST.json FOLDER [--faults] [--learn] [--also PRECISION ...]
+    python tests/parity/observe.py REQUEST.json FOLDER [--steps N] [--same] [--faults] [--learn] [--also PRECISION ...]
 
 From the canonical weights of the request's seed (tests/models/known) and one synthetic batch of its batch size, in
 its precision, FOLDER/right.npz:
@@ -9,13 +9,14 @@ its precision, FOLDER/right.npz:
     initial/NAME          the same as the framework has them when built
     loss/UPDATE           of the batch from the canonical weights
     gradient/UPDATE/NAME  by each parameter that the update trains
-    losses                of 10 steps on that batch
+    losses                of N steps on that batch, of 10 where N isn't given
     trained/NAME          weights and statistics after them
 
-FOLDER/NAME.npz has the same of the batch in another form (SAME in tests/models/known) that must change nothing.
-With --faults also FOLDER/FAULT.npz for each deliberate mistake (tests/parity/faults.py) that the network can have. With
---learn also FOLDER/learning.npz: `losses` of training on the synthetic source for the model's LEARNING_STEPS. With
---also PRECISION ... also FOLDER/PRECISION.npz with loss and gradients alone, in each of these precisions.
+With --same also FOLDER/NAME.npz with the same of the batch in each other form (SAME in tests/models/known) that must
+change nothing. With --faults also FOLDER/FAULT.npz for each deliberate mistake (tests/parity/faults.py) that the
+network can have. With --learn also FOLDER/learning.npz: `losses` of training on the synthetic source for the model's
+LEARNING_STEPS. With --also PRECISION ... also FOLDER/PRECISION.npz with loss and gradients alone, in each of these
+precisions.
 """
 
 import argparse
@@ -50,7 +51,7 @@ def specification_of(request):
     )
 
 
-def observe(framework, request, fault):
+def observe(framework, request, fault, steps):
     """{key: array} of the module's docstring, of the framework's adapter with a fault planted."""
     specification = fault.specification(specification_of(request))
     canonical = known.weights(specification, request["seed"])
@@ -65,7 +66,7 @@ def observe(framework, request, fault):
             found.update(named(f"gradient/{update}/", fault.weights_out(gradients)))
 
         training = framework.build(specification, initial)  # afresh: gradients() may move the running statistics
-        for _ in range(STEPS):
+        for _ in range(steps):
             training.step(arrays)
         found["losses"] = numpy.array(training.losses(), numpy.float64)
         found.update(named("trained/", fault.weights_out(training.weights())))
@@ -103,6 +104,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("request")
     parser.add_argument("folder")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--same", action="store_true")
     parser.add_argument("--faults", action="store_true")
     parser.add_argument("--learn", action="store_true")
     parser.add_argument("--also", nargs="*", default=[], metavar="PRECISION")
@@ -110,11 +113,13 @@ def main():
     with open(arguments.request) as file:
         request = json.load(file)
     framework = frameworks.create(request)
-    planted = [("right", faults.Fault), *known.same(request["model"]["name"]).items()]
+    planted = [("right", faults.Fault)]
+    if arguments.same:
+        planted += known.same(request["model"]["name"]).items()
     if arguments.faults:
         planted += sorted(faults.of_specification(specification_of(request)).items())
     for name, fault in planted:
-        found = observe(framework, request, fault(request["framework"]["name"]))
+        found = observe(framework, request, fault(request["framework"]["name"]), arguments.steps)
         numpy.savez(os.path.join(arguments.folder, name + ".npz"), **found)
     if arguments.learn:
         numpy.savez(os.path.join(arguments.folder, "learning.npz"), **learn(framework, request))

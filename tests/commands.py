@@ -58,10 +58,25 @@ def start(folder: Path, *overrides: str, **variables: str) -> subprocess.Popen[s
     )
 
 
+def ended(process: subprocess.Popen[str], limit_s: float) -> tuple[str, str]:
+    """(stdout, stderr) once it has ended by itself. Else nothing of the group that it leads outlives the test."""
+    try:
+        return process.communicate(timeout=limit_s)
+    except BaseException:
+        kill(process)
+        raise
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """End the process, which nobody has waited for, with the group that it leads."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
 def train(folder: Path, *overrides: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """`python -m tbd.train` to its end."""
     process = start(folder, *overrides, **variables)
-    out, error = process.communicate(timeout=300)
+    out, error = ended(process, 300.0)
     return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
 
@@ -94,7 +109,9 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str], li
     deadline = time.monotonic() + limit_s
     while not condition():
         assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline, "it did not come to that"
+        if time.monotonic() > deadline:
+            kill(process)
+            raise AssertionError("it did not come to that")
         time.sleep(0.02)
 
 
@@ -129,7 +146,7 @@ def in_rank_phase(folder: Path, name: str, ranks: int) -> Callable[[], bool]:
 def interrupt(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Ctrl-C, as the terminal sends it to its foreground process group; gives (exit code, what was said)."""
     os.killpg(process.pid, signal.SIGINT)
-    _, error = process.communicate(timeout=120)
+    _, error = ended(process, 120.0)
     return process.returncode, error
 
 

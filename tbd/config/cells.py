@@ -24,15 +24,15 @@ def unsupported(
     """
     if framework not in frameworks.names():
         return f"framework {framework} has no adapter: use {' or '.join(frameworks.names())}"
-    facts = frameworks.facts(framework)
-    for (of_model, option, value), reason in facts.WITHOUT.items():
-        if of_model == model and (option is None or options.get(option) == value):
-            return str(reason)
+    compiler = compiler or frameworks.facts(framework).COMPILE[0]
+    reason: str | None = frameworks.without(framework, model, options, compiler)
+    if reason:
+        return reason
     written = models.frameworks(model)
     if framework not in written:
         return f"{model} is not written in {framework}: it is in {', '.join(written)}"
-    refusal: str | None = frameworks.refusal(framework, device, precision, compiler or facts.COMPILE[0])
-    return refusal
+    reason = frameworks.refusal(framework, device, precision, compiler)
+    return reason
 
 
 def alone(framework: str, device: str, devices: int) -> str | None:

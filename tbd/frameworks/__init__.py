@@ -8,6 +8,7 @@ The facts are read without importing the framework, which the controller doesn't
     NOT_ON      why not on a device that is missing there, {device: reason}; may be missing itself
     TOGETHER    devices of which several can train together, a rank each; may be missing, as ()
     WITHOUT     what it can't express faithfully, {(model, option, value): reason}; (model, None, None): the whole model
+    UNCOMPILED  what it can't compile so, {one of COMPILE: as WITHOUT}; may be missing, as {}
 """
 
 import importlib
@@ -30,6 +31,16 @@ def facts(name):
 def together(name):
     """The devices of which several can train together in the framework."""
     return getattr(facts(name), "TOGETHER", ())
+
+
+def without(name, model, options, compiler):
+    """Why the framework can't express the model with these options, all of them given, or None where it can."""
+    known = facts(name)
+    parts = (known.WITHOUT, getattr(known, "UNCOMPILED", {}).get(compiler, {}))
+    for (of_model, option, value), reason in (item for part in parts for item in part.items()):
+        if of_model == model and (option is None or options.get(option) == value):
+            return reason
+    return None
 
 
 def refusal(name, device, precision, compiler):

@@ -77,5 +77,8 @@ def test_the_command_is_the_runs_own_with_the_change() -> None:
 def test_what_a_framework_can_not_do_is_not_advised() -> None:
     run = made("resnet50", 8, 1.0, framework="mxnet", cpu_utilization=0.99, mfu=0.7, compiler="symbol")
     assert [str(attempt.change) for attempt in told([run]).attempts] == []
+    penalised = {"params": {"model.lipschitz": "gradient_penalty"}}
+    run = made("wgan", 8, 1.0, gpu_compute_utilization=0.4, mfu=0.1, **penalised, **GPU)
+    assert [str(attempt.change) for attempt in told([run]).attempts] == ["batch_size=16"]
     foreign = made("resnet50", 8, 1.0, framework="mine", cpu_utilization=0.1)
     assert [str(attempt.change) for attempt in told([foreign]).attempts] == ["batch_size=16"]

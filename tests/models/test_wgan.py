@@ -42,10 +42,6 @@ def test_frozen_biases_have_no_effect_and_the_others_have(facts, way):
         assert abs(moved["critic"] - found["losses"]["critic"]) > 1e-6, name
 
 
-def test_torch_compile_is_refused_where_it_has_no_gradients_of_second_order(facts):
-    assert "model=wgan needs with these options: use compile=eager" in facts["compiled"]
-
-
 def test_sizes_are_powers_of_two():
     with pytest.raises(ValueError, match="model.image_size=48 must be a power of 2: blocks halve it down to 4"):
         models.create("wgan", {"size": "small", "image_size": 48}).check(4)

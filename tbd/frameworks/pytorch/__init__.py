@@ -5,3 +5,11 @@ PRECISIONS = {"cpu": ("fp32", "fp64", "bf16", "fp16"), "gpu": ("fp32", "tf32", "
 COMPILE = ("eager", "inductor")
 TOGETHER = ("cpu", "gpu")
 WITHOUT = {}
+UNCOMPILED = {
+    "inductor": {
+        ("wgan", "lipschitz", "gradient_penalty"): (
+            "compile=inductor: torch.compile has no gradients of second order, which the gradient penalty needs: use "
+            "compile=eager"
+        ),
+    }
+}

@@ -45,11 +45,6 @@ class PyTorch(Framework):
 
     def build(self, specification, weights):
         network = models.network(specification.name, "pytorch").NETWORK
-        if self.compiler and getattr(network, "second_order", lambda specification: False)(specification):
-            raise Unsupported(
-                f"compile=inductor: torch.compile has no gradients of second order, which model={specification.name} "
-                "needs with these options: use compile=eager"
-            )
         updates = specification.updates(self.global_batch_size)
         torch.manual_seed(self.random_seed)  # what dropout draws from
         exchange = ranks.Exchange(self.device) if self.request["world_size"] > 1 else None

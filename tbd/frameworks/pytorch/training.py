@@ -6,8 +6,6 @@ What tbd/models/<model>/pytorch.py defines as NETWORK, an nn.Module:
     host_inputs                   names of the arrays that forward() wants in the host's memory
     canonical()                   {canonical name: its tensor}, for every Parameter of the specification. What the
                                   network keeps beside them is a constant zero
-    second_order(specification)   True where the loss is made of gradients, which torch.compile can't differentiate;
-                                  may be missing
     forward(inputs, update)       the loss, a scalar, that the update of that name goes down. `inputs` are the update's
                                   arrays as tensors, reals in the run's precision
     outputs(inputs)               {name: tensor} of what data are made from, where they are: Training.outputs

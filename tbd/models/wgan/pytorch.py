@@ -13,11 +13,6 @@ class Network(nn.Module):
 
     host_inputs = ()  # the inputs that the network wants in the host's memory
 
-    @staticmethod
-    def second_order(specification):
-        """Whether the loss is made of gradients: the penalty."""
-        return specification.penalised
-
     def __init__(self, specification):
         super().__init__()
         self.penalty = specification.penalty

@@ -27,11 +27,12 @@ def register() -> None:
     """Tell Hydra the types of tbd/config/schema.py and the resolvers of conf/. May be called again.
 
     `cores`: those that this process may use, or with a number each one's share of them. `accelerator`: gpu where this
-    machine has one, else cpu.
+    machine has one, else cpu. `small_on_cpu`: of a device, the size of network that a first look has time for.
     """
     ConfigStore.instance().store(name="schema", node=Config)
     OmegaConf.register_new_resolver("cores", cores, replace=True)
     OmegaConf.register_new_resolver("accelerator", lambda: "gpu" if compute_capability(0) else "cpu", replace=True)
+    OmegaConf.register_new_resolver("small_on_cpu", lambda device: "small" if device == "cpu" else "full", replace=True)
 
 
 def cores(*shared_by: int) -> int:

@@ -62,6 +62,13 @@ def train(request, events, pass_name):
         if request["world_size"] > 1:
             offset, error = peers.clock()
             events.write("clock", offset_s=offset, error_s=error)
+        options = {key: value for key, value in request["model"].items() if key != "name"}
+        specification = models.create(request["model"]["name"], options)
+        refusal = frameworks.without(
+            request["framework"]["name"], specification.name, specification.options, request.get("compile")
+        )
+        if refusal:
+            raise Unsupported(refusal)
         events.phase("import")
         framework = frameworks.create(request)
         events.write(
@@ -72,8 +79,6 @@ def train(request, events, pass_name):
             threads=request["hardware"]["threads"],
         )
         events.phase("data")
-        options = {key: value for key, value in request["model"].items() if key != "name"}
-        specification = models.create(request["model"]["name"], options)
         source = data.open_source(specification, request)
         events.write("dataset", **source.describe())
         events.phase("build")

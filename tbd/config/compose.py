@@ -1,5 +1,6 @@
 """From the command line to configurations: Hydra's composition, with its errors turned into one plain line each."""
 
+import copy
 import itertools
 import math
 import os
@@ -10,6 +11,7 @@ from typing import Any
 
 import hydra.errors
 from hydra import compose, initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -95,22 +97,30 @@ def compose_one(overrides: list[str]) -> DictConfig:
 
 
 def compose_all(jobs: list[list[str]], with_hydra: bool = False) -> list[DictConfig]:
-    """The configuration of each of these lists of overrides. Hydra is opened once for all: that takes most time.
+    """The configuration of each of these lists of overrides. Hydra is opened once for all.
 
-    `with_hydra`: Hydra's own section, unresolved, is in it.
+    Jobs that choose the same of every group and differ in plain values are composed once and then given their values,
+    as Hydra itself does: composing takes a third of a second each time. `with_hydra`: Hydra's own section, unresolved,
+    is in it.
     """
     register()
     GlobalHydra.instance().clear()
+    composed: dict[tuple[str, ...], DictConfig] = {}
     try:
         with initialize_config_dir(str(config_folder()), version_base="1.3"):
-            return [_composed(overrides, with_hydra) for overrides in jobs]
+            return [_composed(overrides, with_hydra, composed) for overrides in jobs]
     finally:
         GlobalHydra.instance().clear()
 
 
-def _composed(overrides: list[str], with_hydra: bool) -> DictConfig:
+def _composed(overrides: list[str], with_hydra: bool, composed: dict[tuple[str, ...], DictConfig]) -> DictConfig:
     try:
-        config = compose("config", overrides=overrides, return_hydra_config=with_hydra)
+        chosen = tuple(text for text in overrides if not _plain_value(text))
+        if chosen not in composed:
+            composed[chosen] = compose("config", overrides=list(chosen), return_hydra_config=with_hydra)
+        config = copy.deepcopy(composed[chosen])
+        values = parse([text for text in overrides if _plain_value(text)])
+        ConfigLoaderImpl._apply_overrides_to_config(values, config)
         OmegaConf.resolve(without_hydra(config) if with_hydra else config)
     except hydra.errors.MissingConfigException as error:
         raise BadConfig(missing_choice(error, overrides)) from None
@@ -119,6 +129,13 @@ def _composed(overrides: list[str], with_hydra: bool) -> DictConfig:
     except (hydra.errors.HydraException, OmegaConfBaseException, ValueError) as error:
         raise BadConfig(first_line(error)) from None
     return config
+
+
+def _plain_value(override: str) -> bool:
+    """Whether it is key=value of a key that is there, neither a group's choice nor one of Hydra's own."""
+    key = override.partition("=")[0]
+    named = key != override and re.fullmatch(r"[\w.]+", key) is not None and not key.startswith("hydra.")
+    return named and not (config_folder() / key).is_dir()
 
 
 def without_hydra(config: DictConfig) -> DictConfig:

@@ -4,8 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_dir
 
 from tbd import frameworks, models
+from tbd.config.compose import compose_all, config_folder
 from tbd.config.errors import BadConfig
 from tbd.config.grids import asked, narrowed, signature_of
 from tests.commands import SLEEP, hydra
@@ -20,6 +22,13 @@ def jobs(*overrides: str) -> list[str]:
         for grid in asked([*SLEEP, *overrides]).grids
         for job in grid.jobs
     ]
+
+
+def test_jobs_composed_together_are_what_hydra_composes_of_each() -> None:
+    lists = [[*SLEEP, "seed=2", "batch_size=4"], [*SLEEP, "batch_size=8"], ["model=wgan"]]
+    together = compose_all(lists)
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        assert together == [compose("config", overrides=one) for one in lists]
 
 
 def test_the_product_of_lists() -> None:
@@ -99,8 +108,18 @@ def test_the_usual_experiments_can_be_asked_for(experiment: str, given: list[str
 
 
 def test_the_papers_grid_has_every_model_wherever_it_runs() -> None:
-    sweep = asked(["experiment=paper"])
+    sweep = asked(["experiment=paper", "measure=smoke", "hardware=cpu"])
     jobs = [job.planned.config for grid in sweep.grids for job in grid.jobs]
     cells = {(job["model"]["name"], job["framework"]["name"]) for job in jobs}
     assert cells == {(model, framework) for model in models.names() for framework in frameworks.names()}
     assert sweep.base.sweep.skip_unsupported
+    assert {job["model"]["size"] for job in jobs} == {"small"}  # what a CPU has time for in a first look
+
+
+def test_the_papers_grid_is_by_how_long_one_measures() -> None:
+    def grids(*overrides: str) -> list[list[str]]:
+        (config,) = compose_all([["experiment=paper", *overrides]])
+        return [list(grid) for grid in config.sweep.grids]
+
+    assert grids("measure=standard") == grids("measure=paper") != grids("measure=smoke")
+    assert all("model.size=full" in grid for grid in grids("measure=smoke", "hardware=single_gpu"))

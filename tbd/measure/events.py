@@ -55,6 +55,15 @@ class Clock:
 
 
 @dataclass(frozen=True)
+class Link:
+    """Bytes a second that one TCP connection gets between rank 0 and the first `rank` of another node, each way."""
+
+    rank: int
+    there: float
+    back: float
+
+
+@dataclass(frozen=True)
 class Model:
     """`exchanged_bytes`: of all gradients that the ranks exchange in a step; None with one rank."""
 
@@ -224,7 +233,7 @@ class Sample:
 
 T = TypeVar("T")
 Record = (
-    Header | Phase | Clock | Model | Steps | StepEnds | Steady | Window | Losses | MatrixProduct | MemoryCopy
+    Header | Phase | Clock | Link | Model | Steps | StepEnds | Steady | Window | Losses | MatrixProduct | MemoryCopy
     | Devices | Trial | MaxBatch | Trace | Memory | Missing | Warned | End | Sample
 )  # fmt: skip
 
@@ -433,6 +442,7 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {
         _number(e["t"]), _number(e["wall_time"]), _optional(e.get("cores")), str(e.get("boot_id", ""))
     ),
     "clock": lambda e: Clock(_number(e["offset_s"]), _number(e["error_s"])),
+    "link": lambda e: Link(_count(e["rank"]), _number(e["there_bytes_per_s"]), _number(e["back_bytes_per_s"])),
     "phase": lambda e: Phase(_text(e["name"]), _number(e["t"])),
     "model": lambda e: Model(
         _text(e["unit"]),

@@ -13,6 +13,7 @@ from tbd.measure import (
     flops,
     loss,
     memory,
+    network,
     ranks,
     startup,
     steps,
@@ -160,6 +161,10 @@ _TABLE = (
         "throughput_repeats_spread", SHARE, "largest less smallest repeat, of their median", SPEED,
         lambda run: throughput.repeats(run.rates)[1], ".1f",
     ),
+    Metric(
+        "step_time_mean_ms", "ms", "step time, mean", SPEED, lambda run: steps.mean_ms(run.seconds, len(run.times_s)),
+        ",.1f",
+    ),
     Metric("step_time_p50_ms", "ms", "step time, median", SPEED, _step_time(50), ",.1f", terminal=True),
     Metric("step_time_p90_ms", "ms", "step time, 90th percentile", SPEED, _step_time(90), ",.1f"),
     Metric("step_time_p99_ms", "ms", "step time, 99th percentile", SPEED, _step_time(99), ",.1f", terminal=True),
@@ -239,6 +244,11 @@ _TABLE = (
         "exchange_overlap_share", SHARE, "of that, beside computation", REST,
         lambda run: ranks.overlap_share(run.rank_steps), ".1f",
     ),
+    Metric(
+        "link_gbit_per_s", "Gbit/s", "between two nodes, of one TCP connection", REST,
+        lambda run: run.link.bytes_per_s * network.GBIT_IN_BYTE,
+    ),
+    Metric("link_latency_us", "us", "a short message between two nodes", REST, lambda run: run.link.latency_s * 1e6),
     Metric("exchanged_mb_per_step", "MB", "sent by a rank a step", REST, lambda run: run.sent_mb_per_step),
     Metric(
         "exchanged_of_ring", "times", "of what a ring must send at least", REST,

@@ -12,11 +12,14 @@ from tbd.measure import (
     breakdown,
     counters,
     events,
+    flops,
     idle,
     jsonl,
     largest_batch,
     memory,
+    network,
     ranks,
+    roofline,
     siblings,
     steps,
     throughput,
@@ -134,6 +137,18 @@ class Run:
             raise Absent("the run has one process")
         model = self.log_of(self.timings[0].name).last(events.Model)
         return ranks.ring_mb_per_step(model.exchanged_bytes if model else None, self.world_size)
+
+    @property
+    def link(self) -> network.Link:
+        """The way from the first node to the second, in the first timing pass."""
+        name, _ = self._timing_ranks
+        found = self.log_of(name).last(events.Link)
+        if found is None:
+            raise Absent("the run has one node, or its worker did not try the link to the second")
+        clock = self.log.ranks[found.rank][name].last(events.Clock) if found.rank in self.log.ranks else None
+        if clock is None:
+            raise Absent("the ranks compared no clocks")
+        return network.Link(min(found.there, found.back), clock.error_s)
 
     @property
     def scaling_efficiency(self) -> float:
@@ -479,6 +494,28 @@ class Run:
     def trace_timed(self) -> breakdown.Timed:
         """What ran on the run's device in the traced steps, with each event's time."""
         return breakdown.timed(self.trace_events)
+
+    @property
+    def trace_calls(self) -> list[trace.Call]:
+        """The operators of the traced steps whose work is known."""
+        self.trace_events  # noqa: B018  # raises Absent where the trace was cut
+        if not self.trace_recording.calls:
+            raise Absent("the trace tells of no operator what it has to do")
+        return self.trace_recording.calls
+
+    @property
+    def roof(self) -> roofline.Roof | None:
+        """Of the device that was traced, in the run's precision; None where it was not measured."""
+        logs = self.timing_logs
+        if self.log.ranks:  # the trace is rank 0's
+            logs = [self.log.ranks[0][name] for name in self.timing_names if name in self.log.ranks[0]]
+        try:
+            return roofline.Roof(
+                flops.peak_tflops_measured([p for log in logs for p in log.all(events.MatrixProduct)], self.precision),
+                flops.bandwidth_measured([c for log in logs for c in log.all(events.MemoryCopy)]),
+            )
+        except Absent:
+            return None
 
     @cached_property
     def gpu_step(self) -> idle.Step:

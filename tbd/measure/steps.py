@@ -16,6 +16,11 @@ def step_times(ends: Array, begin: float) -> Array:
     return times
 
 
+def mean_ms(window_s: float, steps: int) -> float:
+    """Wall time of the windows / steps in them, in ms: what throughput is of."""
+    return window_s / steps * 1e3
+
+
 def percentile_ms(step_times_s: Array, percent: float) -> float:
     """The percentile of the step times in ms, interpolated linearly (Hyndman and Fan 1996, type 7)."""
     return float(np.percentile(step_times_s, percent) * 1e3)

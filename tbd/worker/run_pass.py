@@ -62,6 +62,7 @@ def train(request, events, pass_name):
         if request["world_size"] > 1:
             offset, error = peers.clock()
             events.write("clock", offset_s=offset, error_s=error)
+            try_link(peers, request, events)
         options = {key: value for key, value in request["model"].items() if key != "name"}
         specification = models.create(request["model"]["name"], options)
         refusal = frameworks.without(
@@ -131,6 +132,15 @@ def train(request, events, pass_name):
     finally:
         if source is not None:
             source.close()
+
+
+def try_link(peers, request, events):
+    """Of a timing pass on several nodes, how fast the link from the first node to the second is, and back."""
+    other = request["hardware"]["devices"]
+    if request["pass"] == "timing" and other < request["world_size"]:
+        found = peers.link(other)
+        if request["rank"] == 0:
+            events.write("link", rank=other, there_bytes_per_s=found[0], back_bytes_per_s=found[1])
 
 
 def wait_for(path, limit_s=120.0):

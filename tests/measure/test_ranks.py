@@ -203,3 +203,17 @@ def test_scaling_efficiency_is_against_the_single_device_of_the_sweep(
     found = compute(two)
     assert found.metrics.get("scaling_efficiency") == efficiency
     assert found.absent.get("scaling_efficiency", "") == reason
+
+
+def test_the_link_is_as_fast_as_its_slower_way(tmp_path: Path) -> None:
+    for node in range(2):
+        write_node(tmp_path, node, boot_id=str(node))
+    clocks = [{"clock": {"offset_s": 0.0, "error_s": error}} for error in (0.0, 0.000125)]
+    write_ranks(tmp_path, *clocks, devices=1, step_s=0.25)
+    tried = {"event": "link", "pass": "timing", "t": START, "rank": 1}
+    with (tmp_path / "ranks" / "0" / "events.jsonl").open("a") as file:
+        file.write(json.dumps({**tried, "there_bytes_per_s": 12.5e6, "back_bytes_per_s": 25e6}) + "\n")
+    found = compute(tmp_path)
+    assert found.metrics["link_gbit_per_s"] == pytest.approx(0.1)
+    assert found.metrics["link_latency_us"] == pytest.approx(125)
+    assert found.metrics["step_time_mean_ms"] == pytest.approx(250)

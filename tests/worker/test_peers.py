@@ -162,3 +162,38 @@ def test_bytes_sent_over_tcp_are_the_kernels_count():
 def test_the_loopback_interface_has_its_address():
     assert network.interface_of("127.0.0.1") == "lo"
     assert network.interface_of("203.0.113.1") is None  # RFC 5737: nobody's
+
+
+def test_a_link_is_tried_each_way_by_two_ranks_and_the_others_go_on():
+    zero, one, two = together(3, lambda p: (p.link(2), p.agree(True))[0])
+    assert one is None and zero == two and min(zero) > 0
+
+
+def test_a_link_is_as_fast_as_what_arrives_in_the_second_half(monkeypatch):
+    """A burst at once, then a chunk each 2 ms."""
+    arrivals = [0.0, *[0.001] * 20, *(0.002 * number for number in range(1, 101))]
+
+    class Time:
+        left = iter(arrivals)
+        monotonic = staticmethod(lambda: next(Time.left))
+
+    class Chunks:
+        left = iter([b"\0"] * (len(arrivals) - 2) + [b"\1"])
+
+        def read(self, size):
+            return next(self.left) + bytes(size - 1)
+
+    monkeypatch.setattr(peers, "time", Time)
+    rank = Peers(1, 2, {})
+    rank._files[0] = Chunks()
+    assert rank._arriving(0) == pytest.approx(peers.LINK_CHUNK / 0.002)
+
+
+def test_a_rank_that_goes_while_the_link_is_tried_is_told():
+    def work(rank):
+        if rank.rank == 1:
+            return rank.close()
+        with pytest.raises(PeerLost, match="rank 1 went away"):
+            rank.link(1)
+
+    together(2, work)

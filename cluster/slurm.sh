@@ -23,8 +23,20 @@ link() { # NAMESPACE INTERFACE ADDRESS: a cable from the namespace to the switch
   within "$1" ip link set "$2" up
 }
 
+# What a link lets through at once is what it carries in half a millisecond, 16 KB at least: more would be a part of the
+# bytes of a training step that costs no time.
 rate() {
-  for node in 1 2; do within node$node tc qdisc replace dev eth-node$node root tbf rate "$1" burst 1mb latency 50ms; done
+  local mbit burst
+  case $1 in
+    *gbit) mbit=$((${1%gbit} * 1000)) ;;
+    *mbit) mbit=${1%mbit} ;;
+    *) echo "rate $1: as 100mbit or 10gbit" >&2; exit 2 ;;
+  esac
+  burst=$((mbit * 1000000 / 8 / 2000))
+  [ "$burst" -ge 16384 ] || burst=16384
+  for node in 1 2; do
+    within node$node tc qdisc replace dev eth-node$node root tbf rate "${mbit}mbit" burst "${burst}b" latency 50ms
+  done
 }
 
 down() {
@@ -69,6 +81,9 @@ PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
 }
 
+# A daemon keeps open what it is started with, such as the lock file of a caller
+daemon() { (for open in /proc/self/fd/*; do n=${open##*/}; [ "$n" -le 2 ] || eval "exec $n>&-"; done; exec "$@"); }
+
 up() {
   for command in slurmctld slurmd munged tc nsenter; do
     PATH=$PATH:/usr/sbin:/sbin command -v $command >/dev/null || { echo "$command is not here: apt-get install slurm-wlm munge iproute2" >&2; exit 1; }
@@ -79,7 +94,7 @@ up() {
   configuration > "$SLURM_CONF"
   if ! munge --no-input >/dev/null 2>&1; then
     install -d -o munge -g munge -m 755 /run/munge
-    runuser -u munge -- /usr/sbin/munged --force
+    daemon runuser -u munge -- /usr/sbin/munged --force
   fi
   for name in switch controller node1 node2; do
     ip netns add tbd-$name
@@ -91,8 +106,8 @@ up() {
   link node1 eth-node1 198.18.0.11
   link node2 eth-node2 198.18.0.12
   rate "$RATE"
-  within controller slurmctld
-  for node in 1 2; do within node$node slurmd -N node$node; done
+  daemon nsenter --net=/run/netns/tbd-controller slurmctld
+  for node in 1 2; do daemon nsenter --net=/run/netns/tbd-node$node slurmd -N node$node; done
   for _ in $(seq 120); do
     if within controller sinfo --noheader --format "%T %D" 2>/dev/null | grep -q "idle 2"; then exit 0; fi
     sleep 0.25

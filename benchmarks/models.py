@@ -94,6 +94,7 @@ class Side:
     def __init__(self, python: str, job: dict) -> None:
         variables = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **dict.fromkeys(THREADS, str(job["threads"])))
         variables.update(job.get("variables", WAITING))
+        variables["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # JAX would take most of the GPU, which both sides share
         self.job, self.said = job, tempfile.TemporaryFile("w+")  # noqa: SIM115, it lives as long as the process
         self.process = subprocess.Popen(
             [python, str(SIDE), json.dumps(job)], env=variables, text=True,

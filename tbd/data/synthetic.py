@@ -9,10 +9,12 @@ import numpy
 from tbd.data.source import Share, Source, batch_of
 
 RING = 8  # batches that take turns: few enough to keep in memory, enough that no step sees its predecessor's batch
+# Of large batches fewer, two at least: 256 MB are beyond every cache, and to draw more takes minutes.
+RING_BYTES = 2**28
 
 
 def open_source(specification, request):
-    """RING batches of the specification's own, drawn from the request's seed, for ever in turn."""
+    """At most RING batches of the specification's own, drawn from the request's seed, for ever in turn."""
     return Synthetic(specification, request)
 
 
@@ -24,8 +26,10 @@ class Synthetic(Source):
         random = numpy.random.RandomState(share.seed)
         self._ring, self._items = [], collections.Counter()
         digest = hashlib.sha256()
-        for _ in range(RING):
+        drawn_bytes = 0
+        while len(self._ring) < 2 or (len(self._ring) < RING and drawn_bytes < RING_BYTES):
             arrays = specification.synthetic_batch(share.batch_size, random)
+            drawn_bytes += sum(array.nbytes for array in arrays.values())
             for name in sorted(arrays):
                 digest.update(arrays[name].tobytes())
             self._items.update(specification.items(arrays))

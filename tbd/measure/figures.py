@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tbd.measure import breakdown, events, memory, ranks, steps, throughput, trace
+from tbd.measure import breakdown, events, memory, ranks, roofline, steps, throughput, trace
 from tbd.measure.events import Absent
 from tbd.measure.metrics import METRICS
 from tbd.measure.run import Run
@@ -34,7 +34,7 @@ MAX_OTHERS = 0.1
 class Figures:
     """`metrics`: finite numbers only. `absent`: every figure that can't be had, with the reason. `tags`: tbd.* tags.
 
-    `tables`: lists of rows: repeats, operators, trace, memory_timeline, memory_largest.
+    `tables`: lists of rows: repeats, operators, trace, roofline, memory_timeline, memory_largest.
     """
 
     metrics: dict[str, float] = field(default_factory=dict)
@@ -70,7 +70,18 @@ def of_run(run: Run) -> Figures:
     figures = Figures()
     for metric in METRICS.values():
         figures.add(metric.name, partial(metric.value, run))
-    for part in (_other_units, _repeats, _ranks, _over_time, _losses, _clocks, _trials, _operators, _memory_tables):
+    for part in (
+        _other_units,
+        _repeats,
+        _ranks,
+        _over_time,
+        _losses,
+        _clocks,
+        _trials,
+        _operators,
+        _roofline,
+        _memory_tables,
+    ):
         with contextlib.suppress(Absent):  # the figures that it goes with say why
             part(figures, run)
     _samples(figures, run)
@@ -160,6 +171,12 @@ def _operators(figures: Figures, run: Run) -> None:
         for category in trace.CATEGORIES
     }
     figures.tables["trace"] = [{"steps": run.traced.steps, "events": len(found), **active}]
+
+
+def _roofline(figures: Figures, run: Run) -> None:
+    calls, device_us = run.trace_calls, sum(time for _, time in run.trace_timed)
+    figures.tables["roofline"] = roofline.table(calls, run.traced.steps, device_us, run.roof)
+    figures.tables["roof"] = [roofline.summary(calls, device_us, run.roof)]
 
 
 def _memory_tables(figures: Figures, run: Run) -> None:

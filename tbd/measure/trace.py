@@ -15,7 +15,8 @@ import numpy as np
 
 from tbd.measure import chrome
 from tbd.measure.events import Absent, Trace
-from tbd.measure.places import MARK, PHASES, Fact, Place, places, tie
+from tbd.measure.places import MARK, PHASES, Facts, Mark, place, tie
+from tbd.measure.work import Work, of_operator
 
 MAX_EVENTS = 2_000_000  # of a few steps there are tens of thousands; a million take about half a GB
 OPERATORS = "cpu_op"
@@ -24,6 +25,7 @@ COPIES = ("gpu_memcpy", "gpu_memset")
 CATEGORIES = (OPERATORS, KERNELS, *COPIES)
 RUNTIME = ("cuda_runtime", "cuda_driver")  # the host's calls of the driver
 READ = frozenset((*CATEGORIES, *RUNTIME))
+ON_GPU = frozenset((KERNELS, *COPIES))
 
 COMPUTE, COPY, COMMUNICATION, HOST = "compute", "copy", "communication", "host"
 # kernels of NCCL, and operators of torch.distributed, gloo, MPI, ps-lite and XLA's collectives
@@ -50,7 +52,17 @@ class Event(NamedTuple):
 
     @property
     def on_gpu(self) -> bool:
-        return self.category == KERNELS or self.category in COPIES
+        return self.category in ON_GPU
+
+
+class Call(NamedTuple):
+    """An operator whose work is known, with what it called: `us`, its time, on a GPU that of what it launched there."""
+
+    operator: str
+    layer: str
+    phase: str
+    work: Work
+    us: float
 
 
 class Recording(NamedTuple):
@@ -58,6 +70,7 @@ class Recording(NamedTuple):
 
     events: list[Event]
     cut: bool
+    calls: list[Call] = []
 
 
 @dataclass
@@ -80,32 +93,40 @@ def read(path: Path, max_events: int = MAX_EVENTS) -> Recording:
 
 
 def _read(path: Path, max_events: int) -> Recording:
-    events: list[Event] = []
-    facts: list[Fact] = []
-    marks: list[tuple[float, float, str, tuple[str, str]]] = []
-    cut = False
+    facts, cut = Facts(), False
+    categories: list[str] = []
+    devices: list[str] = []
+    marks: list[Mark] = []
+    words: dict[Any, Any] = {}  # each text and lane once
     for thing in chrome.objects(path):
-        if not isinstance(thing, dict):
-            continue
-        args = thing.get("args")
-        args = args if isinstance(args, dict) else {}
-        event = _event(thing, args)
+        event = _event(thing)
         if event is None:
             continue
-        if event.category not in READ:
-            marks.append((event.begin, event.end, event.name, event.lane))
-        elif len(events) < max_events:
-            events.append(event)
-            facts.append(_fact(event, args))
-        else:
+        category, name, begin, end, args = event
+        lane = (str(thing.get("pid")), str(thing.get("tid")))
+        lane = words.setdefault(lane, lane)
+        if category not in READ:
+            marks.append((begin, end, name, lane))
+            continue
+        if len(categories) == max_events:
             cut = True
-    found = places(facts, marks)
-    return Recording([Event(*e[:6], *p) for e, p in zip(events, found, strict=True)], cut)
+            continue
+        on_gpu = category in ON_GPU
+        categories.append(words.setdefault(category, category))
+        device = f"gpu:{args.get('device', 0)}" if on_gpu else "cpu"
+        devices.append(words.setdefault(device, device))
+        _note(facts, words.setdefault(name, name), begin, end, lane, category, args)
+    parts = place(facts, marks)
+    columns = zip(
+        facts.names, categories, facts.begins, facts.ends, facts.lanes, devices, facts.operators, facts.layers,
+        facts.phases, strict=True,
+    )  # fmt: skip
+    return Recording(list(map(Event._make, columns)), cut, _calls(facts, parts))
 
 
-def _event(thing: dict[str, Any], args: dict[str, Any]) -> Event | None:
-    """The event, where it is one of READ or a mark of ours."""
-    if thing.get("ph") != "X":
+def _event(thing: Any) -> tuple[str, str, float, float, dict[str, Any]] | None:
+    """(category, name, begin, end, args) of a complete event of READ or a mark of ours."""
+    if type(thing) is not dict or thing.get("ph") != "X":
         return None
     category, name = thing.get("cat"), str(thing.get("name", ""))
     if not isinstance(category, str) or not (category in READ or name.startswith(MARK)):
@@ -116,29 +137,49 @@ def _event(thing: dict[str, Any], args: dict[str, Any]) -> Event | None:
         return None
     if not math.isfinite(begin) or not math.isfinite(duration) or duration < 0:
         return None
-    lane = (str(thing.get("pid")), str(thing.get("tid")))
-    on_gpu = category == KERNELS or category in COPIES
-    device = f"gpu:{args.get('device', 0)}" if on_gpu else "cpu"
-    return Event(name, category, begin, begin + duration, lane, device)
+    args = thing.get("args")
+    return category, name, begin, begin + duration, args if type(args) is dict else {}
 
 
-def _fact(event: Event, args: dict[str, Any]) -> Fact:
-    phase = str(args.get("phase"))
-    return Fact(
-        host=not event.on_gpu,
-        operator=event.category == OPERATORS,
-        name=event.name,
-        begin=event.begin,
-        end=event.end,
-        lane=event.lane,
-        own=Place(str(args.get("op") or ""), str(args.get("layer") or ""), phase if phase in PHASES else ""),
-        correlation=tie(args, "correlation"),
-        external=tie(args, "External id"),
-        sequence=tie(args, "Sequence number"),
-    )
+def _note(
+    facts: Facts, name: str, begin: float, end: float, lane: tuple[str, str], category: str, args: dict[str, Any]
+) -> None:
+    """Add the event to the facts."""
+    index, operator = len(facts.names), category == OPERATORS
+    facts.names.append(name)
+    facts.begins.append(begin)
+    facts.ends.append(end)
+    facts.lanes.append(lane)
+    facts.host.append(category not in ON_GPU)
+    facts.operator.append(operator)
+    facts.operators.append(str(args.get("op") or ""))
+    facts.layers.append(str(args.get("layer") or ""))
+    phase = args.get("phase")
+    facts.phases.append(phase if phase in PHASES else "")
+    if number := tie(args, "correlation"):
+        facts.correlation[index] = number
+    if number := tie(args, "External id"):
+        facts.external[index] = number
+    if number := tie(args, "Sequence number"):
+        facts.sequence[index] = number
+    if operator and (work := of_operator(name, args)):
+        facts.work[index] = work
 
 
-@functools.cache
+def _calls(facts: Facts, parts: dict[int, int]) -> list[Call]:
+    """The operators with known work that are in no other one with known work."""
+    on_gpu = not all(facts.host)
+    us: dict[int, float] = defaultdict(float)
+    for index, whole in parts.items():
+        if (not facts.host[index]) if on_gpu else (index == whole):
+            us[whole] += facts.ends[index] - facts.begins[index]
+    return [
+        Call(facts.names[n], facts.layers[n], facts.phases[n], facts.work[n], us[n])
+        for n, whole in parts.items()
+        if n == whole and us[n] > 0
+    ]
+
+
 def collective(name: str) -> bool:
     return COLLECTIVE.search(name) is not None
 
@@ -149,17 +190,18 @@ def kinds(events: Sequence[Event]) -> list[str]:
     Where nothing ran on a GPU, operators are what computes; else what is on the host is the host's part.
     """
     on_host = HOST if any(event.on_gpu for event in events) else COMPUTE
-    found = []
-    for event in events:
-        if event.category in COPIES:
-            found.append(COPY)
-        elif event.category in RUNTIME:
-            found.append(HOST)
-        elif collective(event.name):
-            found.append(COMMUNICATION)
-        else:
-            found.append(on_host if event.category == OPERATORS else COMPUTE)
-    return found
+    return [_kind(event.name, event.category, on_host) for event in events]
+
+
+@functools.cache
+def _kind(name: str, category: str, on_host: str) -> str:
+    if category in COPIES:
+        return COPY
+    if category in RUNTIME:
+        return HOST
+    if collective(name):
+        return COMMUNICATION
+    return on_host if category == OPERATORS else COMPUTE
 
 
 def self_times_us(events: list[Event]) -> list[float]:
@@ -202,7 +244,9 @@ def operators(events: list[Event]) -> list[Operator]:
     times = self_times_us(on_cpu) + [event.end - event.begin for event in on_device]
     for event, time in zip(on_cpu + on_device, times, strict=True):
         key = (event.category, event.name)
-        operator = found.setdefault(key, Operator(event.name, event.category))
+        operator = found.get(key)
+        if operator is None:
+            operator = found[key] = Operator(event.name, event.category)
         operator.count += 1
         operator.self_us += time
     return sorted(found.values(), key=lambda operator: (-operator.self_us, operator.name))

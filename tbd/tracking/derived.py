@@ -1,5 +1,5 @@
 """The files of a spool that are computed from the others: figures.json, operators.csv, summary.html, of the
-trace trace.parquet, and of the memory memory_breakdown.json, memory.html and memory.png."""
+trace trace.parquet and roofline.png, and of the memory memory_breakdown.json, memory.html and memory.png."""
 
 import contextlib
 import csv
@@ -10,7 +10,7 @@ from pathlib import Path
 from tbd.measure import figures, memory_report
 from tbd.measure.events import Absent
 from tbd.measure.run import Run
-from tbd.tracking import events_table, memory_page, summary
+from tbd.tracking import events_table, memory_page, roofline_page, summary
 from tbd.tracking.spool import Spool, write_atomically
 
 
@@ -24,6 +24,7 @@ def write(spool: Spool) -> figures.Figures:
         "summary.html": summary.page(spool, computed),
     }
     _write(spool.path, {name: text.encode() for name, text in contents.items()})
+    _write(spool.path, {"roofline.png": roofline_page.picture(str(spool.run["name"]), computed)})
     write_memory(run, str(spool.run["name"]), spool.path)
     with contextlib.suppress(Absent):
         _write(spool.path, {"trace.parquet": events_table.parquet(run.trace_recording)})

@@ -1,8 +1,11 @@
 """trace.parquet: the events of the traced steps, whatever framework they are of, as one table (docs/trace.md)."""
 
 import io
+from collections.abc import Sequence
 
-from tbd.measure.trace import Recording, kinds
+import numpy as np
+
+from tbd.measure.trace import Event, Recording, kinds
 
 NOTE = b"tbd.note"
 
@@ -13,21 +16,25 @@ def parquet(recording: Recording) -> bytes:
     from pyarrow import parquet
 
     events = recording.events
-    start = min((event.begin for event in events), default=0.0)
+    fields = zip(*events, strict=True) if events else [()] * len(Event._fields)
+    names, _, begins, ends, lanes, devices, operators, layers, phases = fields
+    start = min(begins, default=0.0)
+    streams = {lane: ".".join(lane) for lane in set(lanes)}
 
-    def words(values: list[str]) -> pyarrow.Array:
+    def words(values: Sequence[str]) -> pyarrow.Array:
         return pyarrow.array(values, pyarrow.string()).dictionary_encode()
 
+    begin, end = np.array(begins, dtype=np.float64), np.array(ends, dtype=np.float64)
     columns = {
-        "name": words([event.name for event in events]),
-        "device": words([event.device for event in events]),
-        "stream": words([".".join(event.lane) for event in events]),
-        "start_us": pyarrow.array([event.begin - start for event in events], pyarrow.float64()),
-        "duration_us": pyarrow.array([event.end - event.begin for event in events], pyarrow.float64()),
+        "name": words(names),
+        "device": words(devices),
+        "stream": words([streams[lane] for lane in lanes]),
+        "start_us": begin - start,
+        "duration_us": end - begin,
         "kind": words(kinds(events)),
-        "operator": words([event.operator for event in events]),
-        "layer": words([event.layer for event in events]),
-        "phase": words([event.phase for event in events]),
+        "operator": words(operators),
+        "layer": words(layers),
+        "phase": words(phases),
     }
     table = pyarrow.table(columns)
     if recording.cut:

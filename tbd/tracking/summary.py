@@ -9,6 +9,7 @@ from typing import Any
 from tbd.measure.figures import Figures
 from tbd.measure.jsonl import read_object
 from tbd.measure.metrics import GROUPS, MEMORY, METRICS, OTHER, find, number
+from tbd.tracking import roofline_page
 from tbd.tracking.plots import line_plot, share_bar, stacked_bar
 from tbd.tracking.spool import Spool
 
@@ -75,6 +76,7 @@ def page(spool: Spool, figures: Figures) -> str:
         _loss(figures),
         _memory(figures),
         _operators(figures),
+        roofline_page.section(figures),
         _absent(figures.absent),
     ]
     title = escape(f"{spool.run['name']}: {end['status']}")

@@ -15,7 +15,8 @@ def tracing(path, training):
     """Record what runs within into `path`, gzipped Chrome trace JSON.
 
     Kineto's categories are already the contract's: cpu_op, kernel, gpu_memcpy and gpu_memset. Marks around the
-    operators tell the phases of the step, and the layers of those modules that hold parameters of their own.
+    operators tell the phases of the step, and the layers of those modules that hold parameters of their own; the shapes
+    of operators' inputs tell what work they have.
     """
     if not path.endswith(".gz"):
         raise ValueError(f"{path}: a trace's name must end in .gz, PyTorch compresses it by that")
@@ -23,7 +24,7 @@ def tracing(path, training):
     activities = [ProfilerActivity.CPU]
     if device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
-    with marked(training), profile(activities=activities) as profiler:
+    with marked(training), profile(activities=activities, record_shapes=True) as profiler:
         yield
         if device.type == "cuda":
             torch.cuda.synchronize(device)

@@ -14,6 +14,7 @@ class Hardware:
     nodes: int = 1
     threads: int = 1  # CPU threads of each worker
     engine: str = "auto"  # what starts several ranks: tbd/launch/engines.py
+    network: str | None = None  # what joins the nodes, in the user's words
     port: int | None = None  # where ranks meet; any free one by default
     slurm: dict[str, Any] = field(default_factory=dict)
 
@@ -35,6 +36,7 @@ class Measure:
     warmup_max_steps: int = 30
     trace_steps: int = 2
     peak: bool = True
+    peak_max_age_days: float = 30.0  # an older one is measured anew; 0: always
     repeats: int = 1
     find_max_batch: bool = False
     memory_limit_mb: float | None = None

@@ -141,9 +141,12 @@ class Losses:
 
 @dataclass(frozen=True)
 class MatrixProduct:
+    """`age_s`: how long before the run it was timed; 0 in the run itself."""
+
     size: int
     precision: str
     seconds: Array
+    age_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -456,7 +459,7 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {
     "window": _window,
     "losses": _losses,
     "matrix_product": lambda e: MatrixProduct(
-        _count(e["size"]), _text(e["precision"]), _column(e["seconds"], len(e["seconds"]))
+        _count(e["size"]), _text(e["precision"]), _column(e["seconds"], len(e["seconds"])), _number(e.get("age_s", 0))
     ),
     "memory_copy": lambda e: MemoryCopy(_count(e["bytes"]), _column(e["seconds"], len(e["seconds"]))),
     "framework": lambda e: Devices(tuple(_text(device["name"]) for device in e["devices"])),

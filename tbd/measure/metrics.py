@@ -122,6 +122,12 @@ def _peak_tflops(run: Run) -> float:
     return flops.peak_tflops_measured(products, run.precision)
 
 
+def _peak_age(run: Run) -> float:
+    """The oldest, of those that the peak may be of; those of later passes of the run are younger than its first."""
+    _peak_tflops(run)
+    return max(product.age_s for product in run.matrix_products if product.precision == run.precision)
+
+
 def _datasheet_tflops(run: Run) -> float:
     return datasheets.tflops(run.device_name, run.precision)
 
@@ -274,6 +280,7 @@ _TABLE = (
     ),
     Metric("achieved_tflops", "TFLOP/s", "achieved, of the model's FLOPs", USE, _achieved_tflops, terminal=True),
     Metric("peak_tflops_measured", "TFLOP/s", "the device's peak, by a matrix product", USE, _peak_tflops),
+    Metric("peak_age_s", "s", "how long before the run that peak, and the bandwidth, were measured", USE, _peak_age),
     Metric(
         "peak_tflops_datasheet", "TFLOP/s", "the device's peak, as its data sheet states", USE, _datasheet_tflops,
         absent_on=_NO_SHEET,

@@ -160,6 +160,78 @@ def test_copies_within_the_memory_are_timed_beside_the_products(tmp_path: Path) 
     assert event["bytes"] == passes.COPY_BYTES["cpu"]
 
 
+class Named(Framework):
+    """One device, whose framework has a version."""
+
+    name = "named"
+
+    def __init__(self, version="1", kind="cpu"):
+        self.released, self.kind = version, kind
+
+    def version(self):
+        return self.released
+
+    def devices(self):
+        return [{"kind": self.kind, "name": "A device"}]
+
+
+def measured(tmp_path: Path, framework: Framework, precision: str = "fp32", days: float = 1.0) -> list[dict]:
+    """The events of a phase peak that keeps what it measures in tmp_path/peaks."""
+    request = {
+        "peaks": str(tmp_path / "peaks"), "precision": precision, "world_size": 1,
+        "measure": {"peak_max_age_days": days},
+        "hardware": {"device": "cpu", "threads": 2},
+    }  # fmt: skip
+    path = tmp_path / "events.jsonl"
+    path.unlink(missing_ok=True)
+    passes.measure_peak(framework, request, Events(str(path), "timing"))
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which the same work always takes the same time."""
+    monkeypatch.setattr(passes, "times_of", lambda work: [1.0, 1.05, 1.02])
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_devices_peak_is_measured_once_and_its_age_told(tmp_path: Path) -> None:
+    first, second = measured(tmp_path, Named()), measured(tmp_path, Named())
+    assert [event["seconds"] for event in first] == [event["seconds"] for event in second]
+    assert [event["age_s"] for event in first] == [0, 0] and all(event["age_s"] > 0 for event in second)
+    (kept,) = (tmp_path / "peaks").iterdir()
+    old = json.loads(kept.read_text())
+    kept.write_text(json.dumps(dict(old, wall_time=old["wall_time"] - 90_000)))  # a day and an hour
+    assert measured(tmp_path, Named())[0]["age_s"] == 0
+    assert measured(tmp_path, Named(), days=0)[0]["age_s"] == 0
+    kept.write_text("cut")
+    assert measured(tmp_path, Named())[0]["age_s"] == 0, "what can't be read is measured anew"
+
+
+def test_a_peak_that_was_disturbed_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "times_of", lambda work: [1.0, 1.2, 1.3])
+    assert [measured(tmp_path, Named())[0]["age_s"] for _ in range(2)] == [0, 0]
+
+
+@pytest.mark.usefixtures("quiet")
+def test_another_device_version_precision_or_driver_has_a_peak_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured(tmp_path, Named())
+    for other in (Named(version="2"), Named(kind="gpu")):
+        assert measured(tmp_path, other)[0]["age_s"] == 0
+    assert measured(tmp_path, Named(), precision="fp64")[0]["age_s"] == 0
+    assert measured(tmp_path, Named(kind="gpu"))[0]["age_s"] > 0
+    monkeypatch.setattr(passes.peaks, "driver", lambda: "NVRM version: 2")
+    assert measured(tmp_path, Named(kind="gpu"))[0]["age_s"] == 0
+
+
+@pytest.mark.usefixtures("quiet")
+def test_where_nothing_can_be_kept_the_run_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "peaks").write_text("no folder")
+    assert [measured(tmp_path, Named())[0]["age_s"] for _ in range(2)] == [0, 0]
+
+
 class Asynchronous(Training):
     """A device that is done with a step only when it is waited for."""
 

@@ -77,6 +77,7 @@ class Plan:
             "hardware": {key: c["hardware"][key] for key in ("name", "device", "devices", "nodes", "threads")},
             "data": c["data"],
             "measure": measure,
+            "peaks": str(home() / "peaks"),
             "rank": 0,
             "world_size": self.world_size,
             "go": GO,
@@ -146,6 +147,7 @@ def check_numbers(values: dict[str, Any]) -> None:
         "measure.warmup_max_steps": (measure["warmup_max_steps"], measure["warmup_min_steps"]),
         "measure.trace_steps": (measure["trace_steps"], 1),
         "measure.repeats": (measure["repeats"], 1),
+        "measure.peak_max_age_days": (measure["peak_max_age_days"], 0),
     }
     for key, (value, minimum) in least.items():
         if value < minimum:

@@ -29,7 +29,7 @@ def part(home: Home, settings: Settings) -> Part:
     options += ["--app-name", "basic-auth", "--serve-artifacts", "--uvicorn-opts", uvicorn]
     return Part(
         NAME,
-        (sys.executable, "-m", "mlflow", "server", *options),
+        (sys.executable, "-m", "tbd.server.application", *options),
         environment(home, settings),
         functools.partial(prepare, home, settings),
         functools.partial(problem, settings),

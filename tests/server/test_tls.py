@@ -40,21 +40,23 @@ def proxy(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pr
 
 
 @contextlib.contextmanager
-def nginx(stack: Stack, folder: Path, **changes: str) -> Iterator[Proxy]:
-    """deploy/nginx.conf in front of the server; `changes`: the values of its settings, by name."""
-    certificate(folder)
+def nginx(stack: Stack, folder: Path, address: str = "127.0.0.1", **changes: str) -> Iterator[Proxy]:
+    """deploy/nginx.conf in front of the server, at an address of this machine; `changes`: the values of its settings,
+    by name."""
+    certificate(folder, address)
+    host = NAME if address == "127.0.0.1" else address
     secure, plain = free_ports(2)
     text = (ROOT / "deploy" / "nginx.conf").read_text()
     for old, new in (
-        ("mlflow.example.org", NAME),
+        ("mlflow.example.org", host),
         ("/etc/ssl/tbd", str(folder)),
         ("http://127.0.0.1:5000", stack.url),
-        ("listen 443 ssl", f"listen 127.0.0.1:{secure} ssl"),
-        ("listen 80", f"listen 127.0.0.1:{plain}"),
+        ("listen 443 ssl", f"listen {address}:{secure} ssl"),
+        ("listen 80", f"listen {address}:{plain}"),
         ("    listen [::]:443 ssl;\n", ""),
         ("    listen [::]:80;\n", ""),
         ("https://$host$", f"https://$host:{secure}$"),
-        ("Host $host", f"Host $host:{stack.settings.port}"),
+        ("Host $host", f"Host {NAME}:{stack.settings.port}"),
     ):
         assert old in text, old
         text = text.replace(old, new)
@@ -72,7 +74,7 @@ def nginx(stack: Stack, folder: Path, **changes: str) -> Iterator[Proxy]:
         process = subprocess.Popen(
             [program, "-e", f"{folder}/error.log", "-c", f"{folder}/nginx.conf", "-g", "daemon off;"], stderr=said
         )
-    started = Proxy(f"https://{NAME}:{secure}", f"http://{NAME}:{plain}", folder / "certificate.pem")
+    started = Proxy(f"https://{host}:{secure}", f"http://{host}:{plain}", folder / "certificate.pem")
     try:
         deadline = time.monotonic() + 60
         while True:
@@ -89,8 +91,8 @@ def nginx(stack: Stack, folder: Path, **changes: str) -> Iterator[Proxy]:
         process.wait()
 
 
-def certificate(folder: Path) -> None:
-    """certificate.pem and key.pem for this machine's own name."""
+def certificate(folder: Path, address: str) -> None:
+    """certificate.pem and key.pem for this machine's own name and an address of its."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
     now = datetime.datetime.now(datetime.UTC)
@@ -103,7 +105,7 @@ def certificate(folder: Path) -> None:
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
         .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName(NAME), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False
+            x509.SubjectAlternativeName([x509.DNSName(NAME), x509.IPAddress(ipaddress.ip_address(address))]), False
         )
         .sign(key, hashes.SHA256())
     )

@@ -71,7 +71,7 @@ def create(home: Home) -> None:
     """The cluster, its one user and its one database, where they are not there yet."""
     data = folder(home) / "data"
     if data.exists():
-        forget_unreaped(home)
+        forget_dead(home)
         return
     if len(f"{folder(home)}/.s.PGSQL.{PORT}") > SOCKET_LIMIT:
         raise Refused(f"{home.path} is too long for the path of a socket ({SOCKET_LIMIT} bytes): name another --folder")
@@ -104,22 +104,18 @@ def create(home: Home) -> None:
     making.rename(data)
 
 
-def forget_unreaped(home: Home) -> None:
-    """Remove the locks of a PostgreSQL that was killed, where it is dead but not yet gone.
+def forget_dead(home: Home) -> None:
+    """Remove the locks of a PostgreSQL that was killed.
 
-    PostgreSQL takes a dead process that nobody has reaped (a container's first process may not do so) for a living one.
-    All of its processes work in the data's folder: the locks go only where none is there.
+    PostgreSQL takes any process of its account for a living PostgreSQL that has the id which a lock names: one that
+    nobody has reaped (a container's first process may not do so), or after a power cut one of another part, as ids
+    are given out alike at each boot. All of its processes work in the data's folder: the locks go only where none does.
     """
     data = folder(home) / "data"
     if any(process.info["cwd"] == str(data) for process in psutil.process_iter(["cwd"])):
         return
     for lock in (data / "postmaster.pid", folder(home) / f".s.PGSQL.{PORT}.lock"):
-        try:
-            status = psutil.Process(int(lock.read_text().split()[0])).status()
-        except (FileNotFoundError, ValueError, IndexError, psutil.NoSuchProcess):
-            continue  # PostgreSQL itself deals with it
-        if status == psutil.STATUS_ZOMBIE:
-            lock.unlink()
+        lock.unlink(missing_ok=True)
 
 
 def problem(home: Home) -> str | None:

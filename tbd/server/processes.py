@@ -1,4 +1,4 @@
-"""The processes of a server: apart from the terminal, known by their pid and time of start, ended kindly."""
+"""The processes of a server: apart from the terminal, known by boot, pid and time of start, ended kindly."""
 
 import json
 import os
@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from tbd.server import Refused, accounts
 from tbd.server.settings import Home
+from tbd.tracking.process import boot_id, start_ticks
 
 LOOK_EVERY_S = 0.05
 
@@ -39,10 +41,10 @@ def running(home: Home, name: str) -> psutil.Process | None:
     """The part's process where it lives."""
     try:
         known = json.loads(record(home, name).read_text())
-        process = psutil.Process(known["pid"])
-        same = abs(process.create_time() - known["started"]) < 1
-        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
-    except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
+        # not by the clock's time, which may be set while the process lives
+        same = known == identity(known["pid"]) and known["start_ticks"] is not None
+        return psutil.Process(known["pid"]) if same else None
+    except (FileNotFoundError, ValueError, KeyError, TypeError, psutil.NoSuchProcess):
         return None
 
 
@@ -72,7 +74,12 @@ def start(home: Home, part: Part) -> None:
 
 def note(home: Home, name: str, pid: int) -> None:
     """Keep which process the part is."""
-    home.write(f"running/{name}.json", json.dumps({"pid": pid, "started": psutil.Process(pid).create_time()}))
+    home.write(f"running/{name}.json", json.dumps(identity(pid)))
+
+
+def identity(pid: int) -> dict[str, Any]:
+    """What no other process has, now or after a boot; of one that doesn't live, start_ticks is None."""
+    return {"pid": pid, "boot_id": boot_id(), "start_ticks": start_ticks(pid)}
 
 
 def run(home: Home, part: Part) -> None:

@@ -1,7 +1,9 @@
 """The server as a whole: its parts in the order in which they need each other."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,19 +53,24 @@ def configure(home: Home, given: dict[str, Any]) -> tuple[Settings | None, Setti
 
 def start(home: Home, settings: Settings, wanted: set[str] | None = None) -> list[str]:
     """Start what doesn't run yet (of `wanted`, or all), and wait until all serves; gives what was started."""
-    started = []
     with lock(home):
         chosen = [part for part in parts(home, settings) if wanted is None or part.name in wanted]
         if mlflow_server.NAME in (part.name for part in chosen) and not processes.running(home, mlflow_server.NAME):
             mlflow_server.check_port(settings)  # before the others are made and started for nothing
-        for part in chosen:
-            if processes.running(home, part.name) is None:
-                part.prepare()
-                processes.start(home, part)
-                started.append(part.name)
+        absent = [part for part in chosen if processes.running(home, part.name) is None]
+        others = [part for part in absent if part.name != mlflow_server.NAME]
+        with ThreadPoolExecutor() as pool:  # side by side: a first start makes a database, which takes seconds
+            list(pool.map(bring_up, itertools.repeat(home), others))
+        for part in absent[len(others) :]:  # MLflow, which waits for them
+            bring_up(home, part)
         for part in chosen:
             processes.wait_until_serving(home, part, SERVING_LIMIT_S)
-    return started
+    return [part.name for part in absent]
+
+
+def bring_up(home: Home, part: Part) -> None:
+    part.prepare()
+    processes.start(home, part)
 
 
 def stop(home: Home, settings: Settings, wanted: set[str] | None = None) -> list[str]:

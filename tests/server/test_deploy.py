@@ -1,6 +1,7 @@
 """What deploy/ shows: parts as systemd and containers run them, MLflow on a database and an S3 given from elsewhere."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -16,9 +17,10 @@ import requests
 import yaml
 
 from tbd import serve
-from tbd.server import mlflow_server, postgresql
+from tbd.server import accounts, mlflow_server, postgresql, processes, seaweedfs
 from tbd.server.settings import GIVEN, free_ports
 from tests import commands
+from tests.server import outside
 from tests.server.stack import Stack, User, open_folder
 
 DEPLOY = commands.ROOT / "deploy"
@@ -42,12 +44,25 @@ def new_run(user: User) -> tuple[str, str]:
     return run, where
 
 
-def test_all_is_there_when_the_units_start_after_a_crash_in_any_order(stack: Stack, tmp_path: Path) -> None:
+def test_all_is_there_when_the_units_start_after_a_power_cut_in_any_order(stack: Stack, tmp_path: Path) -> None:
+    """All is killed at once; then the ids that are noted everywhere are another process's, as after a boot."""
     user = stack.new_user()
     _, where = new_run(user)
     parts = ("mlflow", "seaweedfs", "postgresql")
+    for process in [stack.process(part) for part in parts]:
+        os.killpg(process.pid, signal.SIGKILL)
     for part in parts:
-        stack.kill(part)
+        while processes.running(stack.home, part) is not None:
+            time.sleep(0.02)
+    other = subprocess.Popen([*accounts.becoming(stack.home.account), "sleep", "600"])
+    folder = stack.folder / "postgresql"
+    for lock in (folder / "data" / "postmaster.pid", folder / f".s.PGSQL.{postgresql.PORT}.lock"):
+        _, rest = lock.read_text().split("\n", 1)
+        lock.write_text(f"{other.pid}\n{rest}")
+    for part in parts:
+        note = processes.record(stack.home, part)
+        note.write_text(json.dumps(json.loads(note.read_text()) | {"pid": other.pid}))
+    assert (folder / f".s.PGSQL.{postgresql.PORT}").is_socket()  # left over too
     said = tmp_path / "said"
     with said.open("w") as output:
         units = [
@@ -67,6 +82,8 @@ def test_all_is_there_when_the_units_start_after_a_crash_in_any_order(stack: Sta
         assert [stack.process(part).pid for part in parts] == [unit.pid for unit in units]
         assert requests.get(user.url + where, auth=user.login, timeout=60).content == b"kept"
     finally:
+        other.kill()
+        other.wait()
         for unit in units:  # as the units' KillSignal and KillMode do
             unit.send_signal(signal.SIGINT)
         for unit in units:
@@ -75,7 +92,7 @@ def test_all_is_there_when_the_units_start_after_a_crash_in_any_order(stack: Sta
 
 
 def test_a_replica_serves_a_database_and_an_s3_given_from_elsewhere(stack: Stack, folder: Path) -> None:
-    user = stack.new_user()
+    user, stranger = stack.new_user(), stack.new_user()
     run, where = new_run(user)
     given = {
         GIVEN["database_uri"]: postgresql.uri(stack.home),
@@ -85,19 +102,40 @@ def test_a_replica_serves_a_database_and_an_s3_given_from_elsewhere(stack: Stack
     }
     replica = Stack(folder)
     options = ["--s3", mlflow_server.artifacts(stack.settings), "--s3-region", "us-east-1", "--workers", "1"]
-    options += ["--s3-endpoint", stack.s3_variables["MLFLOW_S3_ENDPOINT_URL"], "--port", str(free_ports(1)[0])]
-    try:
-        called = replica.serve("start", *options, **given)
-        assert called.returncode == 0, called.stderr
-        assert [state["name"] for state in json.loads(replica.done("status", "--json"))] == ["mlflow"]
-        there = User(user.name, user.password, replica.url)
-        asked = f"{there.url}/api/2.0/mlflow/runs/get"
-        assert requests.get(asked, params={"run_id": run}, auth=there.login, timeout=60).status_code == 200
-        assert requests.get(there.url + where, auth=there.login, timeout=60).content == b"kept"
-        line = " ".join(psutil.Process(replica.process("mlflow").pid).cmdline())
-        assert not any(secret in line for secret in given.values() if len(secret) > 20)
-    finally:
-        replica.serve("stop")
+    with outside.machine() as other, outside.forwarded(seaweedfs.port(stack.settings, "s3")) as s3:
+        options += ["--s3-endpoint", f"http://{other.here}:{s3}", "--port", str(free_ports(1)[0])]
+        try:
+            called = replica.serve("start", *options, **given)
+            assert called.returncode == 0, called.stderr
+            assert [state["name"] for state in json.loads(replica.done("status", "--json"))] == ["mlflow"]
+            there = User(user.name, user.password, replica.url)
+            asked = f"{there.url}/api/2.0/mlflow/runs/get"
+            assert requests.get(asked, params={"run_id": run}, auth=there.login, timeout=60).status_code == 200
+            assert requests.get(there.url + where, auth=there.login, timeout=60).content == b"kept"
+            line = " ".join(psutil.Process(replica.process("mlflow").pid).cmdline())
+            assert not any(secret in line for secret in given.values() if len(secret) > 20)
+            files_go_there_directly(replica.url, where, there, stranger)
+        finally:
+            replica.serve("stop")
+
+
+def files_go_there_directly(url: str, where: str, user: User, stranger: User) -> None:
+    """An S3 that clients reach gives them its files by itself; to those who may have them."""
+    direct = {
+        how: url + where.replace("/artifacts/", f"/{how}/", 1) for how in ("presigned", "mpu/create", "mpu/abort")
+    }
+    folder = direct["mpu/create"].rpartition("/")[0]
+    part = {"path": "large.bin", "num_parts": 1}
+    for denied in (
+        requests.get(direct["presigned"], auth=stranger.login, timeout=60),
+        requests.post(folder, json=part, auth=stranger.login, timeout=60),
+        requests.post(direct["mpu/abort"], json={"path": "x", "upload_id": "x"}, auth=stranger.login, timeout=60),
+    ):
+        assert denied.status_code == 403, denied.text
+    signed = requests.get(direct["presigned"], auth=user.login, timeout=60).json()
+    assert requests.get(signed["url"], headers=signed["headers"], timeout=60).content == b"kept"
+    begun = requests.post(folder, json=part, auth=user.login, timeout=60).json()
+    assert requests.put(begun["credentials"][0]["url"], data=b"large", timeout=60).status_code == 200
 
 
 def documents(path: Path) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 import requests
 from mlflow import MlflowClient
+from mlflow.entities import Metric
 
 from tbd.server.settings import free_ports
 from tests.server.stack import Stack, User, open_folder
@@ -170,44 +171,38 @@ def test_a_taken_port_is_named(stack: Stack, folder: Path) -> None:
             second.serve("stop")
 
 
-def test_all_is_back_after_dump_wipe_and_restore(stack: Stack, folder: Path) -> None:
-    """A second server's whole content is dumped, the server wiped, and the content restored into a new one."""
-    first = Stack(folder)
+def test_all_is_back_after_dump_and_restore_into_an_empty_server(stack: Stack, folder: Path) -> None:
+    """The whole content of the server is dumped while it serves, and restored into one that has nothing."""
     copy = folder.parent / "backup"
-    try:
-        first.start("--port", str(free_ports(1)[0]), "--workers", "1")
-        user = first.new_user()
-        with as_user(user) as client:
-            experiment = client.create_experiment("kept")
-            runs = [client.create_run(experiment).info.run_id for _ in range(3)]
-            for number, run in enumerate(runs):
-                for step in range(50):
-                    client.log_metric(run, "loss", number + step / 7, step=step)
-                client.log_param(run, "seed", number)
-                client.log_text(run, "x" * 1_000_000 * number, "events.jsonl")
-                client.log_text(run, f"<b>{number}</b>", "pages/summary.html")
-            before = content(client, runs)
-        first.done("backup", str(copy))
-        assert first.serve("backup", str(copy)).returncode == 2  # never over another
-        password = first.admin.password
-        first.stop()
-        shutil.rmtree(folder)
+    user = stack.new_user()
+    with as_user(user) as client:
+        experiment = client.create_experiment(f"kept of {user.name}")
+        runs = [client.create_run(experiment).info.run_id for _ in range(3)]
+        for number, run in enumerate(runs):
+            points = [Metric("loss", number + step / 7, 1000 + step, step) for step in range(50)]
+            client.log_batch(run, metrics=points)
+            client.log_param(run, "seed", number)
+            client.log_text(run, "x" * 1_000_000 * number, "events.jsonl")
+            client.log_text(run, f"<b>{number}</b>", "pages/summary.html")
+        before = content(client, runs)
+    stack.done("backup", str(copy))
+    assert stack.serve("backup", str(copy)).returncode == 2  # never over another
 
-        second = Stack(folder)
+    second = Stack(folder)
+    try:
         second.start("--port", str(free_ports(1)[0]), "--workers", "1")
-        assert second.admin.password != password
+        assert second.admin.password != stack.admin.password
         second.done("restore", str(copy))
-        assert second.admin.password == password
-        with as_user(User(user.name, user.password, second.url)) as client:
-            assert content(client, runs) == before
-        with as_user(second.admin) as client:
-            assert content(client, runs) == before
+        assert second.admin.password == stack.admin.password
+        for there in (User(user.name, user.password, second.url), second.admin):
+            with as_user(there) as client:
+                assert content(client, runs) == before
 
         (damaged := next((copy / "objects").iterdir())).write_bytes(b"other")
         called = second.serve("restore", str(copy))
         assert called.returncode == 2 and f"{damaged} is missing or damaged" in called.stderr
     finally:
-        Stack(folder).serve("stop")
+        second.serve("stop")
 
 
 def content(client: MlflowClient, runs: list[str]) -> list[object]:

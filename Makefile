@@ -66,7 +66,7 @@ lint: setup ## style, types, and the syntax that old frameworks need
 	@$(BIN)/mypy
 	@$(BIN)/vermin --quiet --no-tips --violations -t=3.6- tbd/__init__.py tbd/worker tbd/data tbd/frameworks/*.py tbd/frameworks/*/__init__.py tbd/frameworks/cntk entrypoints/frameworks/cntk $$(find tbd/models -name '*.py' $(FRAMEWORKS:%=! -name %.py))
 
-server-faults: server-setup ## every fault between a run and a real server, an hour; the report: docs/server-faults.md
+server-faults: server-setup ## every fault between a run and a real server, an hour (root; apt-get install faketime): docs/server-faults.md
 	@$(BIN)/python -m tests.faults.server_table
 
 bench-overhead: setup ## our timing pass against a bare loop of the same model, ratio a framework

@@ -4,10 +4,11 @@
     python benchmarks/server.py sync --runs 1000 --points 1000
 
 Both start a server of their own (PostgreSQL, SeaweedFS, MLflow with authentication; `make server-setup` first), or use
-the one that MLFLOW_TRACKING_URI names. `controllers`: each is `python -m tbd.train` with the framework that sleeps,
-again and again; afterwards all that they left is held against the server, the times of the batches that they sent are
-stated, and the throughput that they measured with what as many controllers measure that log nothing. `sync`: points a
-second. Needs the checkout (tests/).
+the one that MLFLOW_TRACKING_URI names. `controllers`: each is `python -m tbd.train` with the framework that sleeps, a
+run of passes of ten seconds, after each of which it logs; afterwards all that they left is held against the server, the
+times of the batches that they sent are stated, and the throughput that they measured with what as many controllers
+measure that log nothing. `sync`: points a second, and how fast a browser shows the list of those runs. Needs the
+checkout (tests/), and a browser.
 """
 
 import argparse
@@ -27,13 +28,16 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tbd.measure import jsonl  # noqa: E402
 from tbd.tracking.spool import Spool  # noqa: E402
 from tests import commands  # noqa: E402
 from tests.faults.server_accounts import account  # noqa: E402
 from tests.server.stack import Stack, User, open_folder  # noqa: E402
 
-STEP_S = 0.05
-STEPS = 40
+EXPERIMENT, RUN = "load of sync", "one that waited"
+STEP_S = 0.5
+STEPS = 20
+UNLOGGED_PASSES = 30  # five minutes, of which to start fifty controllers takes half on two cores
 
 
 @contextmanager
@@ -58,59 +62,64 @@ def server() -> Iterator[User]:
 def controllers(count: int, minutes: float) -> int:
     """`count` controllers log at once for so long; gives the exit code."""
     with server() as user, tempfile.TemporaryDirectory() as folder:
-        results = {}
-        for name, tracking in (("unlogged", "offline"), ("logged", "server")):
+        rates = {}
+        for name, tracking, passes in (
+            ("unlogged", "offline", UNLOGGED_PASSES),
+            ("logged", "server", round(60 * minutes / (STEPS * STEP_S))),
+        ):
             home = Path(folder) / name
             times = home / "batches"
             times.mkdir(parents=True)
-            until = time.monotonic() + 60 * minutes
             with ThreadPoolExecutor(count) as pool:
-                jobs = [pool.submit(again_and_again, home / str(n), tracking, user, until, times) for n in range(count)]
+                jobs = [pool.submit(controller, home / str(n), tracking, user, passes, times) for n in range(count)]
                 failed = sum(job.result() for job in jobs)
-            rates = [rate for n in range(count) for rate in throughputs(home / str(n) / "runs")]
-            results[name] = statistics.median(rates)
+            found = list(throughputs(home))
+            rates[name] = statistics.median(found)
             print(
-                f"{name}: {len(rates)} runs of {count} controllers, {failed} failed, median {results[name]:.3f} steps/s"
+                f"{name}: {count} controllers, {failed} failed; {len(found)} passes while all were at it, "
+                f"median {rates[name]:.4f} steps/s",
+                flush=True,
             )
-        print(f"throughput, logged / unlogged: {results['logged'] / results['unlogged']:.4f}")
+        print(f"throughput, logged / unlogged: {rates['logged'] / rates['unlogged']:.4f}")
         batches = sorted(float(line) for file in times.iterdir() for line in file.read_text().split())
         median, nearly_all = quantile(batches, 0.5), quantile(batches, 0.99)
-        print(f"batches: {len(batches)}, median {median:.3f} s, 99 % within {nearly_all:.3f} s")
+        print(f"batches: {len(batches)}, median {median:.3f} s, 99 % within {nearly_all:.3f} s", flush=True)
         clean = True
         for n in range(count):
-            found = account(home / str(n) / "runs", user)
-            clean = clean and found.clean
-            if not found.clean:
-                print(f"controller {n}: {found}")
+            there = account(home / str(n) / "runs", user)
+            clean = clean and there.clean
+            if not there.clean:
+                print(f"controller {n}: {there}")
         print("nothing lost, nothing twice" if clean else "NOT all is there")
         return 0 if clean and not failed else 1
 
 
-def again_and_again(folder: Path, tracking: str, user: User, until: float, times: Path) -> int:
-    """Run after run until then; gives how many failed."""
+def controller(folder: Path, tracking: str, user: User, passes: int, times: Path) -> bool:
+    """A run of so many timing passes, after each of which it logs what it has; gives whether it failed.
+
+    One long run: to start fifty controllers takes a small machine minutes, in which nothing else would be seen.
+    """
     folder.mkdir(parents=True)
-    failed = 0
     overrides = [*commands.SLEEP, *commands.options(step_s=STEP_S), f"measure.steps={STEPS}", "measure.passes=[timing]"]
-    overrides += [f"tracking={tracking}", "tracking.experiment=load"]
-    log = f"{times}/{folder.name}"
-    while time.monotonic() < until:
-        process = subprocess.run(
-            [sys.executable, str(Path(__file__)), "timed", log, *overrides],
-            cwd=folder,
-            env=commands.environment(**user.variables),
-            capture_output=True,
-            text=True,
-        )  # fmt: skip
-        failed += process.returncode != 0
-        if process.returncode:
-            print(process.stderr[-500:], file=sys.stderr)
-    return failed
+    overrides += [f"measure.repeats={passes}", f"tracking={tracking}", "tracking.experiment=load"]
+    process = subprocess.run(
+        [sys.executable, str(Path(__file__)), "timed", f"{times}/{folder.name}", *overrides],
+        cwd=folder,
+        env=commands.environment(**user.variables),
+        capture_output=True,
+        text=True,
+    )
+    if process.returncode or (tracking == "server" and "not recorded yet" in process.stdout):
+        print(process.stdout[-500:], process.stderr[-500:], file=sys.stderr)
+        return True
+    return False
 
 
 def timed(log: str, arguments: list[str]) -> int:
-    """`python -m tbd.train`, with a line in `log` for each batch that it sends: seconds."""
+    """`python -m tbd.train`, with a line in `log` for each batch that it sends: seconds. Fails where the server once
+    didn't take what the run had so far, which the run itself makes up for."""
     from tbd import train
-    from tbd.tracking import sender
+    from tbd.tracking import follower, sender
 
     def timing(send: Callable[..., bool]) -> Callable[..., bool]:
         def sent(call: Callable[[object], object], *rest: object) -> bool:
@@ -124,13 +133,36 @@ def timed(log: str, arguments: list[str]) -> int:
 
         return sent
 
+    def watching(stream: Callable[..., follower.Outcome]) -> Callable[..., follower.Outcome]:
+        def watched(*arguments: object) -> follower.Outcome:
+            outcome = stream(*arguments)
+            if outcome.state not in ("running", "offline"):
+                refused.append(outcome.reason)
+                print(outcome.reason, file=sys.stderr)
+            return outcome
+
+        return watched
+
+    refused: list[str] = []
     sender.in_batches = timing(sender.in_batches)
-    return train.main(arguments)
+    follower.stream = watching(follower.stream)
+    return train.main(arguments) or len(refused)
 
 
-def throughputs(runs: Path) -> Iterator[float]:
-    for file in runs.glob("*/figures.json"):
-        yield json.loads(file.read_text())["metrics"]["throughput"]
+def throughputs(home: Path) -> Iterator[float]:
+    """Steps a second of each pass that began when all controllers had begun to measure, and ended before any was done.
+
+    All of them are on this machine, and have one monotonic clock.
+    """
+    runs = [
+        [line for line in jsonl.read(file)[0] if line["event"] == "window"]
+        for file in home.glob("*/runs/*/events.jsonl")
+    ]
+    begin = max(windows[0]["begin"] for windows in runs)
+    end = min(windows[-1]["end"] for windows in runs)
+    for window in (window for windows in runs for window in windows):
+        if window["begin"] >= begin and window["end"] <= end:
+            yield window["steps"] / (window["end"] - window["begin"])
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -149,13 +181,37 @@ def sync(runs: int, points: int) -> int:
         seconds = time.monotonic() - began
         found = account(root, user)
         print(f"{found.runs} runs, {found.points} points in {seconds:.1f} s: {found.points / seconds:,.0f} points/s")
-        print("nothing lost, nothing twice" if found.clean else f"NOT all is there: {found}")
+        print("nothing lost, nothing twice" if found.clean else f"NOT all is there: {found}", flush=True)
+        print(f"the list of runs in a browser: {', '.join(f'{t:.2f} s' for t in run_list(user))}")
         return done.returncode or int(not found.clean)
+
+
+def run_list(user: User) -> Iterator[float]:
+    """Seconds from the address to the first runs in the list, in Chromium, three times; the first loads its code."""
+    from mlflow import MlflowClient
+    from playwright.sync_api import sync_playwright
+
+    from tbd.tracking import access
+    from tests import browser
+
+    with access.environment(user.variables):
+        experiment = MlflowClient(tracking_uri=user.url).get_experiment_by_name(EXPERIMENT).experiment_id
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser.program(), args=browser.ARGUMENTS)
+        context = chromium.new_context(http_credentials={"username": user.name, "password": user.password})
+        for _ in range(3):
+            page = context.new_page()
+            began = time.monotonic()
+            page.goto(f"{user.url}/#/experiments/{experiment}/runs")
+            page.get_by_role("link", name=RUN).first.wait_for(timeout=120_000)
+            yield time.monotonic() - began
+            page.close()
+        chromium.close()
 
 
 def waiting(root: Path, points: int) -> Spool:
     """A run of a trained network's losses and nothing else, as an ended worker leaves it."""
-    spool = Spool.create(root, "load", experiment="load of sync")
+    spool = Spool.create(root, RUN, experiment=EXPERIMENT)
     spool.write_request(
         {"model": {"name": "resnet50"}, "framework": {"name": "sleep"}, "measure": {"passes": ["timing"]}}
     )

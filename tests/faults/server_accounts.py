@@ -39,7 +39,7 @@ class Account:
 
 def account(root: Path, user: User) -> Account:
     """Everything under the folder of runs, as this user sees it on the server."""
-    with access.environment(user.variables):
+    with access.environment({**user.variables, "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}):
         client = MlflowClient(tracking_uri=user.url)
         return sum((of_spool(spool, client) for spool in spools(root)), Account())
 
@@ -53,7 +53,8 @@ def of_spool(spool: Spool, client: MlflowClient) -> Account:
     wanted, there = expected(spool), points(client, run)
     lost = sum((wanted - there).values())
     duplicated = sum((there - wanted).values())
-    wrong = []
+    wrong = [f"{spool.path.name}: lost {point}" for point in wanted - there]
+    wrong += [f"{spool.path.name}: twice, or never measured {point}" for point in there - wanted]
     status = record.terminal_status(str((spool.ended() or {}).get("status")))
     if run.info.status != status:
         wrong.append(f"{spool.path.name}: status {run.info.status}, not {status}")

@@ -35,8 +35,11 @@ TABLE = ROOT / "docs" / "server-faults.md"
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.server_table", description=__doc__)
     parser.add_argument("words", nargs="*", help="only faults with one of these in their name; other rows stay")
+    parser.add_argument("--missing", action="store_true", help="only faults that have no row yet")
     options = parser.parse_args(arguments)
     chosen = [name for name in FAULTS if not options.words or any(word in name for word in options.words)]
+    if options.missing:
+        chosen = [name for name in chosen if name not in rows()]
     failed = 0
     folder = open_folder()
     stack = Stack(folder / "server")
@@ -68,11 +71,16 @@ def keep(name: str, found: Account) -> str:
     counts = (found.runs, found.points, found.lost, found.duplicated, found.files, found.files_wrong)
     when = f"{datetime.date.today()}, {os.cpu_count()} cores"
     row = f"| {name} | {' | '.join(f'{count:,}' for count in counts)} | {rest} | {when} |"
-    lines = TABLE.read_text().splitlines() if TABLE.exists() else []
-    rows = {line.split(" | ")[0].removeprefix("| "): line for line in lines}
-    rows[name] = row
-    TABLE.write_text(HEAD + "".join(f"{rows[fault]}\n" for fault in FAULTS if fault in rows))
+    kept = rows() | {name: row}
+    TABLE.write_text(HEAD + "".join(f"{kept[fault]}\n" for fault in FAULTS if fault in kept))
     return row
+
+
+def rows() -> dict[str, str]:
+    """The table's rows so far, by fault."""
+    lines = TABLE.read_text().splitlines() if TABLE.exists() else []
+    found = {line.split(" | ")[0].removeprefix("| "): line for line in lines}
+    return {name: found[name] for name in FAULTS if name in found}
 
 
 if __name__ == "__main__":

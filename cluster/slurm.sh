@@ -6,6 +6,8 @@
 #   slurm.sh down        end it and take the namespaces away
 #   slurm.sh rate RATE   the links' speed, such as 100mbit, 1gbit, 10gbit
 #   slurm.sh run COMMAND within the cluster's network, where Slurm's commands find it
+#   slurm.sh at NODE COMMAND  within a node's network: at node2 ip link set eth-node2 down
+#   slurm.sh start NODE  its slurmd
 #
 # STATE=FOLDER is where it keeps its files (default /run/tbd-cluster), RATE=1gbit the links' speed.
 set -euo pipefail
@@ -84,6 +86,8 @@ CONF
 # A daemon keeps open what it is started with, such as the lock file of a caller
 daemon() { (for open in /proc/self/fd/*; do n=${open##*/}; [ "$n" -le 2 ] || eval "exec $n>&-"; done; exec "$@"); }
 
+start() { daemon nsenter --net=/run/netns/tbd-"$1" slurmd -N "$1"; }
+
 up() {
   for command in slurmctld slurmd munged tc nsenter; do
     PATH=$PATH:/usr/sbin:/sbin command -v $command >/dev/null || { echo "$command is not here: apt-get install slurm-wlm munge iproute2" >&2; exit 1; }
@@ -107,7 +111,7 @@ up() {
   link node2 eth-node2 198.18.0.12
   rate "$RATE"
   daemon nsenter --net=/run/netns/tbd-controller slurmctld
-  for node in 1 2; do daemon nsenter --net=/run/netns/tbd-node$node slurmd -N node$node; done
+  for node in 1 2; do start node$node; done
   for _ in $(seq 120); do
     if within controller sinfo --noheader --format "%T %D" 2>/dev/null | grep -q "idle 2"; then exit 0; fi
     sleep 0.25
@@ -121,5 +125,7 @@ case "${1:-}" in
   down) down ;;
   rate) rate "$2" ;;
   run) within controller "${@:2}" ;;
-  *) sed -n '2,12p' "$0"; exit 2 ;;
+  at) within "${@:2}" ;;
+  start) start "$2" ;;
+  *) sed -n '2,14p' "$0"; exit 2 ;;
 esac

@@ -2,7 +2,8 @@
 
 It reads request.json and nodes/launch.json in the spool, gives each rank a folder ranks/RANK with a request.json of its
 own, and writes nodes/NODE/agent.jsonl, in the form of controller.jsonl: docs/events.md. NODE is left out where Slurm
-says it. When one rank fails the others have a while to find out themselves; then they are ended.
+says it. When one rank fails the others have a while to find out themselves; then they are ended. So are all once
+nodes/over is there: a node that Slurm has lost is told by nobody else.
 """
 
 import json
@@ -20,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import tbd
-from tbd.launch.engines import SLURM
-from tbd.launch.job import GRACE_S
+from tbd.launch.engines import PROCESSES
+from tbd.launch.job import GRACE_S, OVER
 from tbd.launch.process import Process
 from tbd.launch.project import REQUEST
 from tbd.launch.variables import gpu_variables, import_folder, visible_gpus, worker_variables
@@ -35,6 +36,7 @@ from tbd.worker.status import Ended
 
 RENDEZVOUS_WITHIN_S = 120.0  # Slurm starts a job's nodes within seconds of each other
 RANK_GRACE_S = 5.0  # of a rank that is told to end
+LOOK_EVERY_S = 1.0  # for nodes/over
 
 
 class Node:
@@ -48,7 +50,7 @@ class Node:
         folder = spool / "nodes" / str(number)
         folder.mkdir(exist_ok=True)
         self.writer = EventWriter(folder / "agent.jsonl")
-        self.address = "127.0.0.1" if self.launch["engine"] != SLURM else node_address()
+        self.address: str = self.launch["address"] or node_address()
         self.failed = threading.Event()
         self.running: dict[int, Process] = {}
         self._holder: socket.socket | None = None
@@ -94,6 +96,7 @@ class Node:
             return place
         deadline = time.monotonic() + RENDEZVOUS_WITHIN_S
         while not path.exists():
+            self.check_over()
             if time.monotonic() > deadline:
                 raise Ended(
                     status.LOST_NODE,
@@ -109,7 +112,7 @@ class Node:
         if self.hardware["device"] != "gpu":
             return []
         devices = self.hardware["devices"]
-        first = 0 if self.launch["engine"] == SLURM else self.number * devices
+        first = self.number * devices if self.launch["engine"] == PROCESSES else 0
         return visible_gpus(first + devices).split(",")[first:]
 
     def start(self, rank: int, local_rank: int, place: dict[str, Any], gpu: str | None) -> Process:
@@ -151,13 +154,21 @@ class Node:
 
     def end_together(self) -> None:
         """Return when all ranks have ended; after one failed, the others within GRACE_S."""
+        looked = time.monotonic()
         while not self.failed.wait(0.1):
             if all(one.poll() is not None for one in self.running.values()):
                 return
+            if time.monotonic() - looked > LOOK_EVERY_S:
+                looked = time.monotonic()
+                self.check_over()
         deadline = time.monotonic() + GRACE_S
         for one in self.running.values():
             one.wait(max(0.0, deadline - time.monotonic()))
         self.terminate()
+
+    def check_over(self) -> None:
+        if (self.spool / OVER).exists():
+            raise Ended(status.INTERRUPTED, "the run is over")
 
     def terminate(self) -> None:
         """End all ranks at once."""
@@ -194,6 +205,11 @@ def stop(signum: int, frame: Any) -> None:
 def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, stop)
     spool = Path(arguments[0])
+    if not (spool / "nodes" / "launch.json").exists():
+        sys.exit(
+            f"tbd: {spool} is not there at {socket.gethostname()}: tracking.runs has to be a folder that all nodes "
+            "share. Without one: docs/cluster.md, Without a shared folder"
+        )
     node = Node(spool, int(arguments[1] if len(arguments) > 1 else os.environ["SLURM_NODEID"]))
     try:
         ending = node.run()

@@ -15,7 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 from tbd.config.plan import GO, Plan, passes_of, plan
 from tbd.config.signature import signature
 from tbd.display import Progress, summary
-from tbd.launch import environments, job, programs, project
+from tbd.launch import engines, environments, job, programs, project, scheduler
+from tbd.launch.hub import Hub
+from tbd.launch.join import alike, join
 from tbd.launch.variables import visible_gpus
 from tbd.launch.watch import phase_of, watch
 from tbd.measure.figures import Figures, compute
@@ -36,18 +38,25 @@ def run_job(config: DictConfig, overrides: str = "", parent: Spool | None = None
     """Run one composed configuration and record it; gives the exit code of its status.
 
     `overrides` are what it was asked with, `parent` the sweep that it belongs to. Raises KeyboardInterrupt, after the
-    recording, where the user ended it.
+    recording, where the user ended it. Of a command that a scheduler started several times, one process does this; the
+    first of each other node joins it, and the rest have nothing to do.
     """
     planned = plan(config)
+    if (elsewhere := run_elsewhere(planned)) is not None:
+        return elsewhere
     try:
         spool = open_spool(planned, overrides, parent)
     except OSError as error:
         print(f"tbd: {error.filename}: {error.strerror}: tracking.runs=FOLDER names another place", file=sys.stderr)
         return status.EXIT_CODES[status.CRASHED]
-    with Progress(expected_steps(planned)) as progress, ThreadPoolExecutor(max_workers=1) as background:
+    with (
+        Progress(expected_steps(planned)) as progress,
+        ThreadPoolExecutor(max_workers=1) as background,
+        contextlib.ExitStack() as recorded,
+    ):
         # in a thread, so that Ctrl-C does not reach into the middle of MLflow's import or its store's first migration
         opened = background.submit(open_record, spool, settings(planned))
-        ending = train(planned, spool, progress)
+        ending = train(planned, spool, progress, recorded)
         with unhurried(progress):
             keep_going(lambda: spool.end(ending.status, ending.cause, status.EXIT_CODES[ending.status]))
             progress.phase("record")
@@ -60,6 +69,20 @@ def run_job(config: DictConfig, overrides: str = "", parent: Spool | None = None
     if ending.status == status.INTERRUPTED:
         raise KeyboardInterrupt
     return status.EXIT_CODES[ending.status]
+
+
+def run_elsewhere(planned: Plan) -> int | None:
+    """The exit code of this process where another one has the run; None where it is this one's."""
+    engine = planned.config["hardware"]["engine"]
+    if engine == engines.PROCESSES:
+        return None
+    place = scheduler.place() if engine != engines.SLURM else None
+    task = scheduler.later_task() if place is None else None
+    if task is not None or (place and place.local_rank > 0):
+        who = f"task {task}: the first of this step" if place is None else f"rank {place.rank}: the first of this node"
+        print(f"tbd: {who} starts all ranks (hardware.engine=processes: each a run of its own)", file=sys.stderr)
+        return 0
+    return join(planned, place) if place and place.node > 0 else None
 
 
 def open_spool(planned: Plan, overrides: str, parent: Spool | None) -> Spool:
@@ -105,10 +128,10 @@ def open_record(spool: Spool, where: Settings) -> None:
         keep_going(lambda: (spool.path / GO).touch())
 
 
-def train(planned: Plan, spool: Spool, progress: Progress) -> Ended:
-    """Launch the worker and watch it to its end, whatever that is."""
+def train(planned: Plan, spool: Spool, progress: Progress, recorded: contextlib.ExitStack) -> Ended:
+    """Launch the worker and watch it to its end, whatever that is. What `recorded` gets is done once it is recorded."""
     try:
-        return launch(planned, spool, progress)
+        return launch(planned, spool, progress, recorded)
     except Ended as ending:
         return ending
     except KeyboardInterrupt:
@@ -118,16 +141,17 @@ def train(planned: Plan, spool: Spool, progress: Progress) -> Ended:
         return Ended(status.CRASHED, f"{error.filename or spool.path}: {error.strerror or error}")
 
 
-def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
+def launch(planned: Plan, spool: Spool, progress: Progress, recorded: contextlib.ExitStack) -> Ended:
     c = planned.config
+    hub = open_hub(planned, spool)
+    if hub is not None:
+        recorded.callback(hub.recorded)
     if planned.unsupported:
         return Ended(status.UNSUPPORTED, planned.unsupported)
     framework, measure = c["framework"], c["measure"]
 
     enter(spool, progress, "environment")
-    found = project.load(framework["project"] or framework["name"])
-    manager = "local" if framework["python"] else framework["env_manager"]
-    environment = environments.ensure(found, manager, framework["python"], progress.note)
+    environment, found = environments.of_framework(framework, progress.note)
     write_environment(spool, environment)
     c["data"] = programs.provide(c["data"], progress.note)
     spool.write_request(planned.request(spool.id, spool.path))
@@ -135,8 +159,10 @@ def launch(planned: Plan, spool: Spool, progress: Progress) -> Ended:
     enter(spool, progress, "launch")
     passes = passes_of(measure)
     with contextlib.closing(Stream(progress, spool, settings(planned), spool.path / GO, passes)) as stream:
-        start = launch_ranks if planned.world_size > 1 else launch_one
-        name, cause = start(planned, spool, environment, found, stream)
+        if planned.world_size > 1:
+            name, cause = launch_ranks(planned, spool, environment, found, stream, hub)
+        else:
+            name, cause = launch_one(planned, spool, environment, found, stream)
     if name == status.CRASHED and shutil.disk_usage(spool.path).free < ROOM_FOR_AN_EVENT:
         cause = f"the disk is full: {spool.path} ({cause})"
     return Ended(name, cause)
@@ -159,24 +185,33 @@ def launch_one(
         raise
 
 
+def open_hub(planned: Plan, spool: Spool) -> Hub | None:
+    """Where the other nodes of a run join it that a scheduler started on each; None where there are none."""
+    if planned.engine is None or planned.engine.name != engines.VARIABLES:
+        return None
+    place = scheduler.place()
+    if place is None or place.nodes == 1:
+        return None
+    known = {"spool_id": spool.id, "alike": alike(planned.request(spool.id, spool.path))}
+    return Hub(place, spool.path, planned.config["hardware"]["devices"], known)
+
+
 def launch_ranks(
-    planned: Plan, spool: Spool, environment: environments.Environment, found: project.Project, stream: Stream
+    planned: Plan,
+    spool: Spool,
+    environment: environments.Environment,
+    found: project.Project,
+    stream: Stream,
+    hub: Hub | None,
 ) -> tuple[str, str]:
     """(status, cause) of a run of several ranks, which agents on its nodes start and watch."""
     hardware, engine = planned.config["hardware"], planned.engine
     assert engine is not None
-    launch = {
-        "command": project.command_in(environment, found),
-        "folder": str(found.folder),
-        "binaries": str(environment.binaries),
-        "home": str(environment.home),
-        "engine": engine.name,
-        "port": hardware["port"],
-        "timeout_s": planned.config["measure"]["timeout_s"],
-    }
-    job.write_launch(spool.path, launch)
-    running = job.start(engine, hardware, spool.path, harmless(os.environ))
-    return job.watch(running, job.Follower(spool.path, hardware["nodes"], planned.world_size), stream)
+    others = hub.remotes() if hub is not None else []
+    address = hub.address if hub is not None else None if engine.name == engines.SLURM else "127.0.0.1"
+    job.write_launch(spool.path, job.launch_of(planned, environment, found, address))
+    running = job.start(engine, hardware, spool.path, harmless(os.environ), others)
+    return job.watch(running, job.Follower(spool.path, hardware["nodes"], planned.world_size), stream, spool.path)
 
 
 def enter(spool: Spool, progress: Progress, phase: str) -> None:

@@ -40,7 +40,13 @@ def run(arguments: list[str]) -> int:
             plan(config)
             return hydra_run([arguments])
         from tbd.config.grids import asked
+        from tbd.launch.scheduler import place
 
+        if place():
+            raise BadConfig(
+                "a sweep needs one process that starts its jobs, and RANK and WORLD_SIZE say that there are several: a "
+                "command of its own for each job, or unset RANK"
+            )
         sweep = asked(overrides)
     except BadConfig as error:
         print(f"tbd: bad configuration: {error}", file=sys.stderr)

@@ -12,7 +12,7 @@ from tbd.config import cells
 from tbd.config.errors import BadConfig
 from tbd.config.schema import Config, Framework, Hardware, Measure, Sweep, Tracking
 from tbd.frameworks.base import PRECISIONS
-from tbd.launch import engines, managers, project
+from tbd.launch import engines, managers, project, scheduler
 from tbd.launch.engines import Engine
 from tbd.launch.environments import home
 from tbd.tracking import access
@@ -56,6 +56,8 @@ class Plan:
         if self.engine is not None:
             named["tbd.engine"] = f"{self.engine.name}: {self.engine.why}"
             named["tbd.ranks"] = str(self.world_size)
+        if self.config["hardware"]["network"]:
+            named["tbd.network"] = self.config["hardware"]["network"]
         return {**named, **{f"tbd.{key}": self.config[key] for key in ("precision", "compile") if self.config[key]}}
 
     def request(self, spool_id: str, output: Path) -> dict[str, Any]:
@@ -96,6 +98,7 @@ def plan(config: DictConfig) -> Plan:
     check_numbers(values)
     check_choices(values)
     check_hardware(values["hardware"])
+    check_place(values["hardware"])
     check_tracking(values["tracking"])
     resolve_model(values)
     resolve_data(values)
@@ -214,6 +217,25 @@ def check_hardware(hardware: dict[str, Any]) -> None:
     for key in hardware["slurm"]:
         if key not in engines.SLURM_OPTIONS:
             raise BadConfig(f"hardware.slurm.{key} is not one of {', '.join(engines.SLURM_OPTIONS)}")
+
+
+def check_place(hardware: dict[str, Any]) -> None:
+    """The nodes and devices are those that a scheduler has started this command on, where one has."""
+    if hardware["engine"] not in (engines.AUTO, engines.VARIABLES):
+        return
+    try:
+        place = scheduler.place()
+        engines.choose(hardware["engine"], 1)
+    except scheduler.BadVariables as error:
+        raise BadConfig(str(error)) from None
+    if place is None:
+        return
+    devices = place.local_processes if place.local_processes > 1 else hardware["devices"]
+    if (hardware["nodes"], hardware["devices"]) != (place.nodes, devices):
+        raise BadConfig(
+            f"WORLD_SIZE={place.processes} with {place.local_processes} on each node: say hardware.nodes={place.nodes} "
+            f"hardware.devices={devices}; or hardware.engine=processes, where each process is a run of its own"
+        )
 
 
 def resolve_batch_size(values: dict[str, Any]) -> None:

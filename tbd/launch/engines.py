@@ -1,4 +1,4 @@
-"""What starts the nodes of a run of several ranks: this machine's processes, or Slurm.
+"""What starts the nodes of a run of several ranks: this machine's processes, Slurm, or who started this command.
 
 A node is a machine, or stands for one; on each an agent (tbd/agent.py) starts the ranks. The choice is never silent: it
 is told at the terminal and in the run's tags.
@@ -10,8 +10,10 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-AUTO, PROCESSES, SLURM = "auto", "processes", "slurm"
-NAMES = (AUTO, PROCESSES, SLURM)
+from tbd.launch import scheduler
+
+AUTO, PROCESSES, SLURM, VARIABLES = "auto", "processes", "slurm", "variables"
+NAMES = (AUTO, PROCESSES, SLURM, VARIABLES)
 SLURM_OPTIONS = ("partition", "account", "time", "options", "prologue")
 
 
@@ -25,11 +27,18 @@ class Engine(NamedTuple):
 def choose(wanted: str, nodes: int, source: Mapping[str, str] = os.environ) -> Engine:
     """The engine for a run on so many nodes.
 
-    `auto`: an allocation of Slurm that this process is in, else for several nodes the Slurm of this machine where it
-    answers, else processes.
+    `auto`: what started this command once for each rank or node (tbd/launch/scheduler.py), else an allocation of Slurm
+    that this process is in, else for several nodes the Slurm of this machine where it answers, else processes. Raises
+    BadVariables.
     """
     if wanted == PROCESSES:
         return Engine(PROCESSES, "asked for")
+    if wanted in (AUTO, VARIABLES) and (place := scheduler.place(source)):
+        return Engine(VARIABLES, f"RANK={place.rank} of WORLD_SIZE={place.processes}")
+    if wanted == VARIABLES:
+        raise scheduler.BadVariables(
+            "hardware.engine=variables: RANK and WORLD_SIZE are not set, or say that there is one process"
+        )
     if job := source.get("SLURM_JOB_ID"):
         return Engine(SLURM, f"within the allocation {job}")
     if wanted == SLURM:
@@ -58,6 +67,8 @@ def srun(hardware: Mapping[str, Any], name: str, agent: list[str]) -> list[str]:
     slurm = hardware["slurm"]
     ranks = hardware["devices"]
     command = ["srun", f"--job-name={name}", f"--nodes={hardware['nodes']}", f"--ntasks={hardware['nodes']}"]
+    if "SLURM_STEP_ID" in os.environ:
+        command.append("--overlap")  # the step that this process is itself holds what it would wait for
     command += ["--ntasks-per-node=1", "--unbuffered", "--kill-on-bad-exit=1", "--wait=30", "--input=none"]
     if hardware["threads"] > 1 or ranks > 1:
         command.append(f"--cpus-per-task={hardware['threads'] * ranks}")

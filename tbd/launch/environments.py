@@ -16,9 +16,10 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -105,6 +106,13 @@ def ensure(
     except OSError as error:
         where = error.filename or folder.parent
         raise EnvironmentFailed(f"{where}: {error.strerror}; TBD_HOME names another folder for environments") from error
+
+
+def of_framework(framework: Mapping[str, Any], progress: Progress = print) -> tuple[Environment, Project]:
+    """ensure() for the configuration's section `framework`, and its project."""
+    found = load(framework["project"] or framework["name"])
+    manager = managers.LOCAL if framework["python"] else framework["env_manager"]
+    return ensure(found, manager, framework["python"], progress), found
 
 
 def find(project: Project, manager: str = managers.AUTO, python: str | None = None) -> Environment | None:

@@ -1,14 +1,15 @@
 """A run of several ranks: one agent a node, started by an engine, and followed to the end by what they write."""
 
+import contextlib
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tbd.launch import engines
+from tbd.launch import engines, project
 from tbd.launch.ends import end_of
 from tbd.launch.engines import Engine
 from tbd.launch.files import PACKAGE
@@ -16,17 +17,33 @@ from tbd.launch.process import Process
 from tbd.launch.watch import LOOK_EVERY_S, Listener, NewLines, tell
 from tbd.worker import status
 
+if TYPE_CHECKING:
+    from tbd.config.plan import Plan
+    from tbd.launch.environments import Environment
+    from tbd.launch.project import Project
+
 AGENT = "tbd.agent"
+OVER = "nodes/over"  # a file in the spool: every agent that is still there is to end
 # Bounds on how long a run goes on that can't end well. An agent writes every second.
 NODE_SILENT_S = 30.0  # without a word from a node's agent: the node, or the network to the shared folder, is lost
 GRACE_S = 10.0  # after a rank's failure, for the others to find out and say how they end
 TERMINATE_S = 20.0  # for agents to end their ranks, before they are killed
 
 
-class Job:
-    """The processes that this machine has of the run: an agent a node, or the one srun for all of them."""
+class Member(Protocol):
+    """A Process of this machine, or another node's agent (tbd/launch/hub.py)."""
 
-    def __init__(self, processes: list[Process]):
+    @property
+    def tail(self) -> list[str]: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int | None: ...
+    def terminate(self, grace: float = 10.0) -> None: ...
+
+
+class Job:
+    """What this machine knows of the run's nodes: an agent each, or the one srun for all of them."""
+
+    def __init__(self, processes: Sequence[Member]):
         self.processes = processes
 
     @property
@@ -47,26 +64,62 @@ class Job:
     def gone(self, node: int) -> str | None:
         """How the node's agent ended, as far as this machine knows; None while it runs."""
         process = self.processes[min(node, len(self.processes) - 1)]
-        if process.returncode is None:
+        returncode = process.poll()
+        if returncode is None:
             return None
-        return end_of(process.returncode, process.tail)[1] or "it ended"
+        return end_of(returncode, process.tail)[1] or "it ended"
 
 
-def start(engine: Engine, hardware: Mapping[str, Any], spool: Path, variables: Mapping[str, str]) -> Job:
-    """Start the agents, whose working folder is the spool. Raises OSError where nothing can be started."""
-    agent = [sys.executable, "-m", AGENT, str(spool)]
-    known = {**variables, "PYTHONPATH": str(PACKAGE.parent), "PYTHONUNBUFFERED": "1"}
-    log = spool / "worker.log"
+def start(
+    engine: Engine,
+    hardware: Mapping[str, Any],
+    spool: Path,
+    variables: Mapping[str, str],
+    others: Sequence[Member] = (),
+) -> Job:
+    """Start the agents, whose working folder is the spool; `others` are those that were started elsewhere. Raises
+    OSError where nothing can be started."""
     if engine.name == engines.SLURM:
-        return Job([Process(engines.srun(hardware, "tbd", agent), spool, known, log)])
-    started: list[Process] = []
+        command = engines.srun(hardware, "tbd", agent_of(spool))
+        return Job([Process(command, spool, own_variables(variables), spool / "worker.log")])
+    started: list[Member] = []
     try:
-        for node in range(hardware["nodes"]):
-            started.append(Process([*agent, str(node)], spool, known, log))
+        for node in range(hardware["nodes"] - len(others)):
+            started.append(start_agent(spool, node, variables))
     except BaseException:
         Job(started).terminate() if started else None
         raise
-    return Job(started)
+    return Job([*started, *others])
+
+
+def start_agent(spool: Path, node: int, variables: Mapping[str, str]) -> Process:
+    return Process([*agent_of(spool), str(node)], spool, own_variables(variables), spool / "worker.log")
+
+
+def agent_of(spool: Path) -> list[str]:
+    return [sys.executable, "-m", AGENT, str(spool)]
+
+
+def own_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    return {**variables, "PYTHONPATH": str(PACKAGE.parent), "PYTHONUNBUFFERED": "1"}
+
+
+def launch_of(
+    planned: "Plan", environment: "Environment", found: "Project", address: str | None = None
+) -> dict[str, Any]:
+    """What write_launch() writes. `address`: the node's own, by which the others reach it; None where it finds that out
+    itself."""
+    assert planned.engine is not None
+    return {
+        "command": project.command_in(environment, found),
+        "folder": str(found.folder),
+        "binaries": str(environment.binaries),
+        "home": str(environment.home),
+        "engine": planned.engine.name,
+        "address": address,
+        "port": planned.config["hardware"]["port"],
+        "timeout_s": planned.config["measure"]["timeout_s"],
+    }
 
 
 def write_launch(spool: Path, launch: Mapping[str, Any]) -> None:
@@ -122,12 +175,21 @@ class Follower:
         return None
 
 
-def watch(job: Job, follower: Follower, listener: Listener) -> tuple[str, str]:
+def watch(job: Job, follower: Follower, listener: Listener, spool: Path) -> tuple[str, str]:
     """(status, cause) of the run, once every rank has ended.
 
     After a rank's failure the others have GRACE_S, after a node's loss none, and all is ended. Ctrl-C goes through, the
     job ended.
     """
+    try:
+        return judge(follower, follow(job, follower, listener))
+    finally:
+        with contextlib.suppress(OSError):
+            (spool / OVER).touch()
+
+
+def follow(job: Job, follower: Follower, listener: Listener) -> str | None:
+    """Follow the run to its end; gives which node was lost, and how that shows."""
     deadline = None
     lost = None
     try:
@@ -141,11 +203,10 @@ def watch(job: Job, follower: Follower, listener: Listener) -> tuple[str, str]:
                 job.terminate()
                 break
         follower.look(listener)
-        lost = lost or follower.silent(job)
+        return lost or follower.silent(job)
     except BaseException:
         job.terminate()
         raise
-    return judge(follower, lost)
 
 
 def judge(follower: Follower, lost: str | None) -> tuple[str, str]:

@@ -25,11 +25,13 @@ class Scaled(NamedTuple):
 def scaled(evidence: Evidence) -> list[Scaled]:
     """Every batch of every curve on several devices whose twin on one device is there."""
     alone: dict[object, Curve] = {}
-    for curve in evidence.single:
-        alone.setdefault(_rest(curve.settings), curve)
+    for curve in evidence.single:  # the one beside them, where each network has one
+        alone.setdefault(rest(curve.settings), curve)
+        alone.setdefault((rest(curve.settings), curve.settings.get("hardware.network")), curve)
     found = []
     for curve in evidence.curves:
-        count, one = devices(curve), alone.get(_rest(curve.settings))
+        count, same = devices(curve), rest(curve.settings)
+        one = alone.get((same, curve.settings.get("hardware.network"))) or alone.get(same)
         if count == 1 or one is None:
             continue
         single = one.values("throughput")
@@ -42,7 +44,8 @@ def scaled(evidence: Evidence) -> list[Scaled]:
     return found
 
 
-def _rest(settings: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def rest(settings: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The settings but for where and on how many devices."""
     return tuple(
         sorted((key, text) for key, text in settings.items() if not key.startswith("hardware.") or key in SHARED)
     )

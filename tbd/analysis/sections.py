@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tbd.analysis import network_shown
 from tbd.analysis.advice import Advice
 from tbd.analysis.charts import Bars, Chart
 from tbd.analysis.curves import Curve
 from tbd.analysis.evidence import Evidence, percent, shown, times, units_metric
+from tbd.analysis.network_study import studies
 from tbd.analysis.operators import operators
 from tbd.analysis.pictures import bars, over_batches, unit_of
 from tbd.analysis.scaling import scaled
@@ -121,6 +123,25 @@ def scaling(evidence: Evidence) -> Section:
     return Section("scaling", "Scaling", text, bars("Scaling efficiency", "%", shares, 100.0), rows)
 
 
+def network(evidence: Evidence) -> Section:
+    """Of each training over several networks the model that is fitted to it, and what it says of other speeds."""
+    text = (
+        "Step = compute + max(0, bytes / bandwidth - overlap): the bytes are what each node must send in a step, "
+        "2 (n - 1) / n of the gradients, the bandwidth what one TCP connection between two nodes got before the run. "
+        "Compute and overlap are fitted to all speeds, by least squares of the relative errors. Left out: what the fit "
+        "to all others says of a speed, against what was measured. The network is the bottleneck no longer where a "
+        "tenth of a step waits for it. Latency is in compute."
+    )
+    charts: list[Chart] = []
+    rows: list[dict[str, Any]] = []
+    for study in studies(evidence.runs):
+        if study.fit is not None:
+            charts.append(network_shown.chart(study, study.fit))
+            rows += network_shown.rows(study, study.fit)
+            text += " " + network_shown.words(study, study.fit)
+    return Section("network", "Network", text, charts, rows)
+
+
 def energy(evidence: Evidence) -> Section:
     text = "The device's energy for each item, by its own counter."
     charts = over_batches("Energy over the batch size", evidence.single, "energy_j_per_item", least=1)
@@ -181,5 +202,5 @@ def recommendations(found: Sequence[Advice]) -> Section:
 
 
 SECTIONS: tuple[Callable[[Evidence], Section], ...] = (
-    suite, throughput, utilisation, cpu, memory, scaling, energy, kernels, failures,
+    suite, throughput, utilisation, cpu, memory, scaling, network, energy, kernels, failures,
 )  # fmt: skip

@@ -99,7 +99,7 @@ def test_a_sweep_is_recognised_by_its_jobs() -> None:
 
 @pytest.mark.parametrize("experiment, given", [
     ("batch", ["framework=pytorch"]), ("precision", []), ("compile", []), ("threads", []),
-    ("tune", ["batch_size=range(4,65,4)"]),
+    ("network", ["hardware.network=10gbit"]), ("tune", ["batch_size=range(4,65,4)"]),
 ])  # fmt: skip
 def test_the_usual_experiments_can_be_asked_for(experiment: str, given: list[str]) -> None:
     sweep = asked([f"experiment={experiment}", *given])

@@ -244,6 +244,8 @@ class Hub:
 
     def recorded(self) -> None:
         """Let the other nodes go."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # close alone would not wake accept
         self._listener.close()
         for link in self.links.values():
             link.tell(end=True, recorded=True)
@@ -254,35 +256,43 @@ class Hub:
         return str(next(iter(self.links.values()))._connection.getsockname()[0])
 
     def _welcome(self) -> None:
-        with self._listener:
-            while len(self.links) < self._place.nodes - 1:
+        with contextlib.suppress(OSError):  # closed: the run is over
+            while True:
                 connection = self._listener.accept()[0]
-                connection.settimeout(SILENT_S)
-                with contextlib.suppress(OSError, ValueError):
-                    self._hello(connection)
+                # a thread each: one that says nothing keeps nobody else waiting
+                threading.Thread(target=self._hello, args=(connection,), name="hello", daemon=True).start()
 
     def _hello(self, connection: socket.socket) -> None:
-        told = json.loads(read_line(connection))
-        node = told.get("node") if isinstance(told, dict) else None
-        if not isinstance(node, int) or node not in range(1, self._place.nodes) or node in self.links:
+        """Take the node that calls, or tell it why not; hang up on whoever is none of the run's."""
+        connection.settimeout(SILENT_S)
+        try:
+            told = json.loads(read_line(connection))
+            node, others = int(told["node"]), dict(told["alike"])
+        except (OSError, ValueError, TypeError, KeyError):
             connection.close()
             return
-        differ = sorted(key for key in self._run["alike"] if told.get("alike", {}).get(key) != self._run["alike"][key])
-        with self._changed:
-            if differ:
+        alike = self._run["alike"]
+        differ = sorted(key for key in alike if others.get(key) != alike[key])
+        with self._changed, contextlib.suppress(OSError):
+            if node not in range(1, self._place.nodes) or node in self.links:
+                connection.close()
+            elif differ:
                 self._refused = f"node {node} was started with another {', '.join(differ)} than node 0"
                 connection.sendall((json.dumps({"refused": self._refused}) + "\n").encode())
                 connection.close()
             else:
-                connection.sendall((json.dumps({"spool_id": self._run["spool_id"]}) + "\n").encode())
-                own = of_node(node, self._devices)
-                for folder in own:
-                    (self._folder / folder).mkdir(parents=True, exist_ok=True)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                link = Link(connection, self._folder, list(FROM_NODE_0), own)
-                self.links[node] = link
-                link.begin()
+                self.links[node] = self._link(connection, node)
             self._changed.notify_all()
+
+    def _link(self, connection: socket.socket, node: int) -> Link:
+        connection.sendall((json.dumps({"spool_id": self._run["spool_id"]}) + "\n").encode())
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        own = of_node(node, self._devices)
+        for folder in own:
+            (self._folder / folder).mkdir(parents=True, exist_ok=True)
+        link = Link(connection, self._folder, list(FROM_NODE_0), own)
+        link.begin()
+        return link
 
 
 def call(place: Place, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:

@@ -13,6 +13,10 @@ at the ratio of CPU seconds, beside it on a CPU.
 --compile best runs each side in each of the framework's ways of compiling once and then takes its fastest. Peers run in
 an environment of their own, which is made at the first use; --python FRAMEWORK=INTERPRETER names a ready one that has
 both the framework and benchmarks/peers/requirements-FRAMEWORK.txt. --output FOLDER keeps models.md and models.json.
+
+--small is a first look at all models on two cores, about a minute a comparison: SMALL's batches and inputs, the usual
+way of compiling, one launch of six pairs of short blocks. Its ratios are within 5 % or so: look again, without it, at
+what is below 1.
 """
 
 import argparse
@@ -28,13 +32,26 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tbd import frameworks, models
+from tbd.frameworks.base import cpu_name
 from tbd.launch.variables import WAITING
 
 HERE = Path(__file__).parent
 SIDE = HERE / "side.py"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 SIDES = ("ours", "peer")
-TRIAL_ROUNDS = 2  # that a way of compiling is judged by
+TRIAL_ROUNDS = 4  # that a way of compiling is judged by
+# {model: (batch size, options)}: the whole networks, a step of a second or less on two cores
+SMALL = {
+    "a3c": (16, {}),
+    "deep_speech2": (2, {"synthetic_length": 24}),
+    "faster_rcnn": (1, {"shorter": 200, "longer": 320, "regions": 16, "proposals": 100}),
+    "inception_v3": (2, {}),  # its auxiliary head needs the full size
+    "resnet50": (16, {"image_size": 64}),
+    "seq2seq": (8, {}),
+    "transformer": (128, {}),
+    "wgan": (2, {"image_size": 32}),
+}
+SMALL_LAUNCHES, SMALL_PAIRS, SMALL_BLOCK_S = 1, 6, 1.5
 SETTLE_S = 0.3  # where threads spin after their work, it is for 0.2 s (KMP_BLOCKTIME's default)
 HEADER = ("model", "framework", "precision", "batch", "unit", "ours/s", "peer/s", "ratio", "low", "high", "CPU", "peer")
 
@@ -49,16 +66,22 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--frameworks", nargs="+", default=frameworks.names(), metavar="FRAMEWORK")
     parser.add_argument("--device", default="cpu", choices=("cpu", "gpu"))
     parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--compile", default="best", help="best, or one of the framework's own: docs/precision.md")
+    parser.add_argument("--compile", help="best (the default), usual, or one of the framework's own: docs/precision.md")
     parser.add_argument("--batch-size", type=int, help="the model's default for the device where it isn't given")
     parser.add_argument("--option", nargs="*", default=[], metavar="NAME=VALUE", help="of the models: image_size=64")
-    parser.add_argument("--launches", type=int, default=3)
-    parser.add_argument("--pairs", type=int, default=8, help="of blocks in a launch")
-    parser.add_argument("--block-s", type=float, default=3.0)
+    parser.add_argument("--small", action="store_true", help="a first look; what is given beside it counts")
+    parser.add_argument("--launches", type=int, help="3")
+    parser.add_argument("--pairs", type=int, help="of blocks in a launch: 8")
+    parser.add_argument("--block-s", type=float, help="3.0")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--python", nargs="*", default=[], metavar="FRAMEWORK=INTERPRETER")
     parser.add_argument("--output", type=Path, metavar="FOLDER")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    usual = (SMALL_LAUNCHES, SMALL_PAIRS, SMALL_BLOCK_S, "usual") if arguments.small else (3, 8, 3.0, "best")
+    for name, value in zip(("launches", "pairs", "block_s", "compile"), usual, strict=True):
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, value)
+    return arguments
 
 
 def pairs_of(words: list[str]) -> dict[str, str]:
@@ -189,22 +212,25 @@ def rate(launches: list[dict], side: str) -> float:
 
 def row(model: str, framework: str, arguments: argparse.Namespace) -> dict:
     """One comparison as the JSON keeps it; with `failed`, the cause, where there is none."""
-    size = arguments.batch_size or default_batch_size(model, arguments.device)
+    small, options = SMALL[model] if arguments.small else (None, {})
+    size = arguments.batch_size or small or default_batch_size(model, arguments.device)
     begun = {"model": model, "framework": framework, "precision": arguments.precision, "batch_size": size}
     begun["device"] = arguments.device
     if not (HERE / "peers" / framework / f"{model}.py").is_file():
         return dict(begun, failed="no peer is written")
-    ways = frameworks.facts(framework).COMPILE if arguments.compile == "best" else (arguments.compile,)
+    ways = frameworks.facts(framework).COMPILE
+    if arguments.compile != "best":
+        ways = ways[:1] if arguments.compile == "usual" else (arguments.compile,)
     job = {
         **begun,
-        "options": {name: valued(text) for name, text in pairs_of(arguments.option).items()},
+        "options": {**options, **{name: valued(text) for name, text in pairs_of(arguments.option).items()}},
         "threads": arguments.threads,
     }
     try:
         found = compare(interpreter(framework, pairs_of(arguments.python)), job, ways, arguments)
     except Failed as failed:
         return dict(begun, failed=str(failed))
-    return dict(begun, **found, source=source_of(framework, model))
+    return dict(begun, **found, options=job["options"], source=source_of(framework, model))
 
 
 def source_of(framework: str, model: str) -> str:
@@ -235,6 +261,22 @@ def table(rows: list[dict]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
+def page(rows: list[dict], arguments: argparse.Namespace) -> str:
+    """The table with what it needs to be read."""
+    options = {one["model"]: one["options"] for one in rows if one.get("options")}
+    inputs = "".join(f" {model}: {', '.join(f'{k}={v}' for k, v in of.items())}." for model, of in options.items())
+    return f"""# Against public implementations
+
+Written by `make bench-models`. ratio = our items/s / the peer's items/s, in turns in one launch: above 1, ours is
+faster. It is the median over all pairs of blocks; low and high are those of single launches; CPU is the same ratio of
+CPU seconds.
+
+{arguments.launches} launches of {arguments.pairs} pairs of blocks of {arguments.block_s:g} s on {arguments.device};
+{arguments.threads} threads of {cpu_name()}.{inputs}
+
+{table(rows)}"""
+
+
 def main() -> None:
     arguments = parsed()
     rows = []
@@ -246,7 +288,7 @@ def main() -> None:
             rows.append(row(model, framework, arguments))
             if arguments.output:  # after each, so that nothing measured is lost
                 arguments.output.mkdir(parents=True, exist_ok=True)
-                (arguments.output / "models.md").write_text(table(rows))
+                (arguments.output / "models.md").write_text(page(rows, arguments))
                 (arguments.output / "models.json").write_text(json.dumps(rows, indent=1) + "\n")
     print(table(rows), end="")
 

@@ -19,7 +19,7 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # 
 from tbd import frameworks, models
 from tbd.worker.passes import cpu_seconds
 
-BATCHES = 4  # that are trained on in turn: few, to need little memory
+BATCHES = 2  # that are trained on in turn: few, to need little memory
 WARM_ROUNDS = 2  # the first compiles, the second still fills caches
 SEED = 1
 

@@ -92,6 +92,27 @@ def test_a_process_that_dies_says_why(bench):
     side.end()
 
 
+def test_small_has_sizes_for_every_model_that_it_can_have_and_gives_way_to_what_is_asked(bench, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(bench, "compare", lambda python, job, ways, arguments: asked.update(job, ways=ways) or {})
+    monkeypatch.setattr(
+        "sys.argv", ["models.py", "--small", "--python", "pytorch=python", "--pairs", "2", "--option", "image_size=32"]
+    )
+    arguments = bench.parsed()
+    assert (arguments.launches, arguments.pairs) == (bench.SMALL_LAUNCHES, 2)
+    bench.row("resnet50", "pytorch", arguments)
+    assert (asked["batch_size"], asked["options"], asked["ways"]) == (16, {"image_size": 32}, ("eager",))
+    assert set(bench.SMALL) == set(models.names())
+    for model, (size, options) in bench.SMALL.items():
+        models.create(model, options).check(size)
+
+
+@pytest.mark.parametrize("model", models.names())
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "jax"])
+def test_every_cell_of_the_three_has_a_peer(model, framework):
+    assert BENCHMARKS.joinpath("peers", framework, f"{model}.py") in PEERS
+
+
 def test_a_model_without_a_peer_is_told(bench, monkeypatch):
     monkeypatch.setattr("sys.argv", ["models.py", "--batch-size", "8"])
     assert bench.row("nothing", "jax", bench.parsed())["failed"] == "no peer is written"

@@ -1,6 +1,7 @@
 """python -m tbd.memory RUN: where the memory of a run's training step went, as a table, a page and a picture."""
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,10 +83,14 @@ def main(arguments: list[str] | None = None) -> int:
 def prediction(runs: "Sequence[Run]", options: argparse.Namespace) -> str:
     """What the largest batch within the limit would be. Raises Absent where the runs don't tell."""
     from tbd.measure import largest_batch
+    from tbd.measure.events import Absent
 
     points = [(run.batch_size, run.memory_taken_mb) for run in runs]
     fixed, slope = largest_batch.line(*zip(*points, strict=True))
-    largest = largest_batch.predicted(*zip(*points, strict=True), options.limit_mb)
+    largest = str(largest_batch.predicted(*zip(*points, strict=True), options.limit_mb))
+    with contextlib.suppress(Absent):  # of two sizes there is none
+        low, high = largest_batch.interval(*zip(*points, strict=True), options.limit_mb)
+        largest += f" (95 %: {low} to {high})"
     what = "resident memory" if runs[0].device == "cpu" else "the allocator's memory"
     return (
         f"largest batch within {options.limit_mb:g} MB: {largest}, predicted by {what} = {fixed:.1f} MB + {slope:.4g} "

@@ -149,6 +149,7 @@ def _achieved_tflops(run: Run) -> float:
     return flops.achieved_tflops(run.column("flops"), run.seconds)
 
 
+_NO_TRIALS_MEMORY = {"gpu": "a trial's memory on a GPU is not known"}
 _NO_SHEET = {"cpu": "data sheets of CPUs state no such peak"}
 _NO_GPU = {"cpu": "the run has no GPU"}
 
@@ -363,8 +364,17 @@ _TABLE = (
         ",.0f",
     ),
     Metric(
-        "max_batch_predicted", "", "the same by the line through the two smallest trials", MEMORY,
-        lambda run: run.max_batch_predicted, ",.0f", absent_on={"gpu": "a trial's memory on a GPU is not known"},
+        "max_batch_predicted", "", "the same by the line through the smaller trials' memory", MEMORY,
+        lambda run: run.max_batch_predicted, ",.0f", interval=("max_batch_predicted_low", "max_batch_predicted_high"),
+        absent_on=_NO_TRIALS_MEMORY,
+    ),
+    Metric(
+        "max_batch_predicted_low", "", "lower end of its 95 % interval", MEMORY, lambda run: run.max_batch_interval[0],
+        ",.0f", absent_on=_NO_TRIALS_MEMORY,
+    ),
+    Metric(
+        "max_batch_predicted_high", "", "upper end of its 95 % interval", MEMORY, lambda run: run.max_batch_interval[1],
+        ",.0f", absent_on=_NO_TRIALS_MEMORY,
     ),
     Metric("loss_first", "", "loss, first step", TRAINING, _loss("loss_first"), ".4f", terminal=True),
     Metric("loss_last", "", "loss, last steps", TRAINING, _loss("loss_last"), ".4f", terminal=True),

@@ -438,18 +438,29 @@ class Run:
             raise Absent("not even a batch of 1 fits")
         return found
 
-    @property
-    def max_batch_predicted(self) -> int:
-        """The largest batch by the line through the two smallest that fit, and the limit."""
+    @cached_property
+    def _memory_by_batch(self) -> tuple[list[int], list[float], float]:
+        """(batch sizes, their trials' resident memory, the limit), of those that fit but the largest, which is what the
+        prediction is held against; both where only two fit."""
         self.max_batch  # noqa: B018  # says why there was no search
         limit = self.last("max_batch", events.MaxBatch).limit_bytes
-        known = [(t.batch_size, t.rss_peak_bytes) for t in self.trials if t.fits and t.rss_peak_bytes is not None][:2]
+        known = [(t.batch_size, t.rss_peak_bytes) for t in self.trials if t.fits and t.rss_peak_bytes is not None]
         if limit is None:
             raise Absent("no limit was stated (measure.memory_limit_mb)")
         if not known:
             raise Absent("no trial told its memory")
-        sizes, peaks = [size for size, _ in known], [peak for _, peak in known]
-        return largest_batch.predicted(sizes, peaks, limit)
+        known = known[:-1] if len(known) > 2 else known
+        return [size for size, _ in known], [peak for _, peak in known], limit
+
+    @property
+    def max_batch_predicted(self) -> int:
+        """The largest batch by the line through the trials' memory, and the limit."""
+        return largest_batch.predicted(*self._memory_by_batch)
+
+    @property
+    def max_batch_interval(self) -> tuple[int, int]:
+        """The 95 % interval of that."""
+        return largest_batch.interval(*self._memory_by_batch)
 
     @property
     def losses(self) -> Array:

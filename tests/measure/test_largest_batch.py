@@ -1,5 +1,6 @@
 """The line through peaks and batch sizes, and what a search's trials make of it."""
 
+import numpy
 import pytest
 
 from tbd.measure import largest_batch
@@ -22,6 +23,32 @@ def test_one_size_or_a_peak_that_does_not_grow_is_no_line():
         largest_batch.line([8, 16], [117e6, 116e6])
 
 
+@pytest.mark.parametrize("sizes", [[8, 16, 32], [8, 16, 32, 64, 96], [2, 4, 8, 16, 32, 64, 128, 256]])
+def test_the_interval_holds_a_new_peak_at_the_limit_as_often_as_it_says(sizes):
+    """Lines of 100 MB and 2 MB an item, from which peaks lie off by 1 MB; the limit is the peak of a batch of 300."""
+    random, held = numpy.random.RandomState(0), 0
+    for _ in range(1000):
+        peaks = 100 + 2 * numpy.array(sizes) + random.standard_normal(len(sizes))
+        try:
+            low, high = largest_batch.interval(sizes, peaks, 100 + 2 * 300 + random.standard_normal())
+        except Absent:  # no bound, which leaves nothing out
+            held += 1
+        else:
+            held += low <= 300 <= high + 1  # its ends are rounded down
+    assert 0.93 <= held / 1000 <= 0.98  # a standard error is 0.7 %; rounding widens it a little
+
+
+def test_peaks_on_a_line_leave_no_doubt():
+    assert largest_batch.interval([8, 16, 32], [116e6, 132e6, 164e6], 200.9e6) == (50, 50)
+
+
+def test_an_interval_needs_three_sizes_that_are_near_a_line():
+    with pytest.raises(Absent, match="three batch sizes"):
+        largest_batch.interval([8, 16, 16], [116e6, 132e6, 133e6], 200e6)
+    with pytest.raises(Absent, match="bound no batch"):
+        largest_batch.interval([8, 16, 24], [100.0, 200.0, 120.0], 300.0)
+
+
 def search(sleep_run, trials, **found):
     """Figures of a run whose search had these trials, {batch size: MB, above the limit of 200 it doesn't fit}."""
     return compute(sleep_run({"max_batch": {"trials": trials, **found}}, passes=["timing", "max_batch"])[0])
@@ -31,6 +58,7 @@ def test_a_search_is_beside_what_the_line_predicts(sleep_run):
     figures = search(sleep_run, {16: 132, 32: 164, 64: 228, 48: 196, 52: 204, 50: 201}, fits=48, too_large=50)
     assert figures.metrics["max_batch"] == 48
     assert figures.metrics["max_batch_predicted"] == 50
+    assert "three batch sizes" in figures.absent["max_batch_predicted_low"], "48, the largest, is not in the line"
     assert [row["batch_size"] for row in figures.tables["max_batch"]] == [16, 32, 48, 50, 52, 64]
     assert [row["fits"] for row in figures.tables["max_batch"]] == [True, True, True, False, False, False]
 

@@ -87,6 +87,19 @@ def test_the_trace_is_a_table_that_tells_the_passes_apart(run: tuple[str, Path])
     assert 0 < metrics["forward_share"] < 1 and 0 < metrics["backward_share"] < 1
 
 
+def test_the_operators_with_known_work_have_the_models_operations(run: tuple[str, Path]) -> None:
+    """ResNet-50's operations are convolutions and one product, so that all of a step's are in the trace."""
+    network, spool = run
+    tables = figures(spool)["tables"]
+    if next(e["name"] for e in events(spool) if e["event"] == "framework") != "pytorch":
+        assert "roofline" not in tables
+        return
+    assert 0 < tables["roof"][0]["known_share"] <= 1 and (spool / "roofline.png").exists()
+    if network == "resnet50":
+        step = next(e for e in events(spool) if e["event"] == "steps" and e["pass"] == "trace")["flops"][0]
+        assert sum(row["gflop"] * row["count_per_step"] for row in tables["roofline"]) == pytest.approx(step / 1e9)
+
+
 def test_memory_is_shown_along_the_step_and_by_layer(run: tuple[str, Path]) -> None:
     report = json.loads((run[1] / "memory_breakdown.json").read_text())
     assert report["peak"]["categories_mb"]["weights"] == pytest.approx(report["timeline"][0]["weights"])

@@ -149,6 +149,7 @@ def test_flops(run):
     metrics = compute(run()).metrics
     assert metrics["achieved_tflops"] == pytest.approx(16 * 9e9 / WINDOW_S / 1e12, rel=EXACT)
     assert metrics["peak_tflops_measured"] == pytest.approx(2 * 1000**3 / 0.0625 / 1e12, rel=EXACT)
+    assert metrics["peak_age_s"] == 0
     # achieved and peak are both 0.032 TFLOP/s
     assert metrics["mfu"] == pytest.approx(1, rel=EXACT)
 

@@ -65,8 +65,15 @@ def noisy(
     slower: float = 1.0,
     of_process: float = 0.02,
     of_step: float = 0.1,
+    correlation: float = 0.0,
 ) -> list[list[float]]:
-    """Step times of `passes` processes, log-normal around STEP_S * slower: each process has a speed of its own too."""
+    """Step times of `passes` processes, log-normal around STEP_S * slower: each process has a speed of its own too.
+
+    `correlation`: of neighbouring steps, whose noise is then a first-order autoregression of the same spread.
+    """
     own = np.exp(random.normal(0, of_process, (passes, 1)))
-    times = STEP_S * slower * own * np.exp(random.normal(0, of_step, (passes, steps)))
+    noise = random.normal(0, of_step, (passes, steps))
+    for step in range(1, steps if correlation else 1):
+        noise[:, step] = correlation * noise[:, step - 1] + np.sqrt(1 - correlation**2) * noise[:, step]
+    times = STEP_S * slower * own * np.exp(noise)
     return [[float(second) for second in one] for one in times]

@@ -144,7 +144,7 @@ def compare(sides: Sequence[Side]) -> Comparison:
         rows=[row for row in rows if any(value is not None for value in row.values)],
         differing=differing.between([side.runs for side in sides]),
         moved=[moved.between(sides[0].typical, side.typical) for side in sides[1:]],
-        warnings=list(_warnings(sides)),
+        warnings=[*_warnings(sides), *_starts(rows)],
     )
 
 
@@ -211,6 +211,15 @@ def _of_pass(run: Run, metric: str) -> "Callable[[Any], float] | None":
 def _other_units(a: Side, b: Side, metric: str) -> bool:
     """Whether the metric counts different things on the two sides, such as images and tokens."""
     return metric in ("throughput", "energy_j_per_item") and len(a.units | b.units) > 1
+
+
+def _starts(rows: Sequence[Row]) -> Iterable[str]:
+    """That a throughput's interval is of one process of each side."""
+    if any(change and change.one_start for row in rows for change in row.changes):
+        yield (
+            "one timing pass of a side: the same program started again may differ by more than the interval, so no "
+            f"difference of throughput is called better or worse; measure.repeats={MIN_REPEATS} and more tell"
+        )
 
 
 def _warnings(sides: Sequence[Side]) -> Iterable[str]:

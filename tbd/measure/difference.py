@@ -21,17 +21,20 @@ MOST_REPEATS = 1000  # beyond which nobody would wait
 
 class Difference(NamedTuple):
     """b / a - 1 with its 95 % interval; `source`: what that is worked out from. Ends are None where it can't be had,
-    and `source` says why."""
+    and `source` says why. `one_start`: the interval is of one process of each side, and holds nothing of what differs
+    from start to start of the same program."""
 
     change: float
     low: float | None
     high: float | None
     source: str
+    one_start: bool = False
 
     @property
     def significant(self) -> bool:
-        """Whether the interval leaves no change out."""
-        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+        """Whether the interval leaves no change out; never, where it is of one start of each side."""
+        told = self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+        return told and not self.one_start
 
 
 def of_values(
@@ -69,7 +72,7 @@ def of_blocks(a: "Windows", b: "Windows") -> Difference:
     centre = math.log(throughput.throughput(b.items, b.window_s) / throughput.throughput(a.items, a.window_s))
     lengths = " and ".join(dict.fromkeys(str(throughput.block_steps(len(side.items))) for side in (a, b)))
     source = f"bootstrap over blocks of {lengths} steps: it knows nothing of what differs between processes"
-    return Difference(math.expm1(centre), math.expm1(min(low, centre)), math.expm1(max(high, centre)), source)
+    return Difference(math.expm1(centre), math.expm1(min(low, centre)), math.expm1(max(high, centre)), source, True)
 
 
 class Windows(NamedTuple):

@@ -92,9 +92,24 @@ def test_steps_of_another_size_are_scaled() -> None:
 
 def test_runs_of_one_pass_are_compared_by_blocks_and_it_is_said() -> None:
     a, b = two(repeats=1)
-    (change,) = figure(compared(a.path, b.path), "throughput")["changes"]
+    found = compared(a.path, b.path)
+    (change,) = figure(found, "throughput")["changes"]
     assert change["low"] <= 1 / SLOWER - 1 <= change["high"]
-    assert change["source"].endswith("it knows nothing of what differs between processes")
+    assert change["source"].endswith("it knows nothing of what differs between processes") and change["one_start"]
+    assert [text for text in found["warnings"] if "measure.repeats=3 and more tell" in text]
+
+
+def test_two_starts_of_one_program_are_neither_better_nor_worse_by_one_pass_each() -> None:
+    random = np.random.default_rng(3)
+    fast, slow = (
+        recorded.run(sleeping.noisy(random, 1, 20, **QUIET)),
+        recorded.run(
+            sleeping.noisy(random, 1, 20, 1.05, **QUIET)  # as two starts of the same program may differ
+        ),
+    )
+    assert compare.main([str(fast.path), str(slow.path), "--markdown", "page.md"]) == 0
+    (row,) = [line for line in Path("page.md").read_text().splitlines() if line.startswith("| throughput |")]
+    assert "**" not in row
 
 
 def test_several_runs_of_a_side_are_repeats() -> None:
@@ -113,7 +128,7 @@ def test_runs_that_are_no_repeats_are_told_of() -> None:
     for batch_size in (8, 16):
         recorded.run([[0.1] * 20], batch_size=batch_size, name="one")
     recorded.run([[0.1] * 20], name="other")
-    (warning,) = compared("one", "other")["warnings"]
+    warning, _of_one_pass = compared("one", "other")["warnings"]
     assert warning == "the 2 runs of one (2 runs) are no repeats of each other: batch_size differ"
 
 

@@ -82,7 +82,7 @@ def decided(random: np.random.Generator, loss: float, spread: float) -> str:
     return verdict
 
 
-@pytest.mark.parametrize("spread", [0.003, 0.01, 0.02])
+@pytest.mark.parametrize("spread", [0.003, 0.01, 0.02, 0.05])
 def test_false_alarms_are_rarer_than_5_percent(spread: float) -> None:
     random = np.random.default_rng(11)
     assert np.mean([decided(random, 0.0, spread) == REGRESSION for _ in range(300)]) < 0.05
@@ -92,6 +92,12 @@ def test_false_alarms_are_rarer_than_5_percent(spread: float) -> None:
 def test_a_loss_of_3_percent_is_found(spread: float) -> None:
     random = np.random.default_rng(12)
     assert np.mean([decided(random, 0.03, spread) == REGRESSION for _ in range(300)]) > 0.95
+
+
+def test_a_loss_of_3_percent_is_found_where_starts_differ_by_5() -> None:
+    """Then hundreds of repeats are asked for once, with the power of 90 %; a second time it would be too many."""
+    random = np.random.default_rng(12)
+    assert np.mean([decided(random, 0.03, 0.05) == REGRESSION for _ in range(300)]) > 0.9
 
 
 def test_right_at_the_tolerance_one_look_is_wrong_in_2_5_percent() -> None:

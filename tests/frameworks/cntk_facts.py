@@ -59,7 +59,7 @@ def timing_facts(framework, folder):
         "canonical": all(numpy.array_equal(kept[n], a) for n, a in specification.initial_weights(1).items()),
         "devices": framework.devices(),
         "optimizers": {dtype: [optimizer_error(o, dtype) for o in formulas.OPTIMIZERS] for dtype in DTYPES},
-        "shared_by_learner": shared_by_learner(training, batches[0]),
+        "shared_by_learner": shared_by_learner(framework),
         "computing_threads": computing_threads(framework.matrix_product(2000)),
     }
 
@@ -88,13 +88,14 @@ def optimizer_error(optimizer, dtype):
     return formulas.error(optimizer, [variable.value for variable in variables.values()])
 
 
-def shared_by_learner(training, arrays):
-    """How many matrices of a learner share one buffer, at most."""
+def shared_by_learner(framework):
+    """How many matrices of a learner share one buffer, at most, where the learner is a network."""
     from tbd.frameworks.cntk import plan
 
-    copy = training.copy()
+    seq2seq = models.create("seq2seq", {"size": "small"})
+    training = framework.build(seq2seq, seq2seq.initial_weights(1))
     with plan.printed() as plans:
-        copy.step(arrays)
+        training.step(seq2seq.synthetic_batch(4, numpy.random.RandomState(1)))
     return max(len(group) for one in plans if "Assign" in one.operators.values() for group in one.groups)
 
 
@@ -130,9 +131,16 @@ def too_much():
 
 
 def trace_facts(framework, folder):
+    """Traced are a step of an update by CNTK's own learner, and one by a network of operators."""
     _, training, _, batches = trained(framework)
-    with training.tracing(os.path.join(folder, "trace.json.gz")):
+    with training.tracing(os.path.join(folder, "own.json.gz")):
         training.step(batches[0])
+    seq2seq = models.create("seq2seq", {"size": "small"})
+    network = framework.build(seq2seq, seq2seq.initial_weights(1))
+    arrays = seq2seq.synthetic_batch(4, numpy.random.RandomState(1))
+    network.step(arrays)
+    with network.tracing(os.path.join(folder, "network.json.gz")):
+        network.step(arrays)
     return {
         "other_error": framework.out_of_memory(error_of(lambda: training.step({"images": numpy.zeros((4, 2, 2, 3))}))),
         "out_of_memory": framework.out_of_memory(error_of(too_much)),

@@ -35,11 +35,14 @@ def timing(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory):
-    """(facts, the trace's events)."""
+    """(facts, {by what the update is made: the trace's events})."""
     folder = tmp_path_factory.mktemp("cntk")
     facts, _ = run(folder, "trace")
-    with gzip.open(folder / "trace.json.gz", "rt") as file:
-        return facts, json.load(file)["traceEvents"]
+    found = {}
+    for kind in ("own", "network"):
+        with gzip.open(folder / f"{kind}.json.gz", "rt") as file:
+            found[kind] = json.load(file)["traceEvents"]
+    return facts, found
 
 
 @pytest.fixture(scope="module", params=[network for network, framework in cells.CELLS if framework == "cntk"])
@@ -94,18 +97,29 @@ def test_only_a_lack_of_memory_is_out_of_memory(traced):
     assert not traced[0]["other_error"]
 
 
-def test_the_trace_has_the_operators_of_all_phases_one_after_the_other(traced):
-    events = traced[1]
+@pytest.mark.parametrize("kind", ["own", "network"])
+def test_the_trace_has_operators_one_after_the_other(traced, kind):
+    events = traced[1][kind]
     assert {event["ph"] for event in events} == {"X"}
     operators = [event for event in events if event["cat"] == "cpu_op"]
-    assert {"ConvolutionForward", "ConvolutionBackward", "AssignForward"} <= {event["name"] for event in operators}
+    assert {event["args"]["phase"] for event in operators} == {"forward", "backward", "update"}
     for one, following in zip(operators, operators[1:], strict=False):
         assert 0 <= one["dur"] <= following["ts"] - one["ts"]
 
 
+def test_the_update_is_its_operators_or_one_for_all_that_cntks_own_learner_does(traced):
+    own, network = (
+        {e["name"] for e in traced[1][kind] if e["args"]["phase"] == "update"} for kind in ("own", "network")
+    )
+    assert own == {"WeightUpdate"}
+    assert {"AssignForward", "ElementTimesForward"} <= network
+    assert not [name for name in network if name.endswith("Backward")]
+
+
 def test_the_marks_of_a_step_and_its_parts_are_no_operators(traced):
-    marks = [event for event in traced[1] if event["cat"] != "cpu_op"]
-    assert {event["name"] for event in marks} == {"_Minibatch Iteration", "__Forward + Backward", "__Weight Update"}
+    for events in traced[1].values():
+        marks = {event["name"] for event in events if event["cat"] != "cpu_op"}
+        assert marks == {"_Minibatch Iteration", "__Forward + Backward", "__Weight Update"}
 
 
 def total(recorded, category=None):

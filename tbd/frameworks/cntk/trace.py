@@ -10,6 +10,8 @@ import tempfile
 
 from cntk import debugging
 
+UPDATE = "__Weight Update"  # CNTK's mark of it
+
 
 @contextlib.contextmanager
 def tracing(path):
@@ -23,7 +25,7 @@ def tracing(path):
         finally:
             debugging.disable_profiler()
             debugging.stop_profiler()
-        (name,) = glob.glob(os.path.join(folder, "*_detail_.json"))
+        (name,) = glob.glob(os.path.join(folder, "*_detail_*.json"))
         with open(name) as file:
             events = json.load(file)
     with gzip.open(path, "wt") as file:
@@ -34,7 +36,8 @@ def complete(events):
     """Complete events, sorted by their begin, from the profiler's pairs of begin and end, which are in no order.
 
     An operator's name is its kind with Forward or Backward behind it, without the number that CNTK gives each; what
-    it was called is in `args`. CNTK's own marks of a step and its parts begin with "_": the operators lie within.
+    it was called is in `args`. CNTK's own marks of a step and its parts begin with "_": the operators lie within, but
+    those of an update that CNTK's own learners make, which is one operator here.
     """
     found, begun = [], {}
     for event in sorted(events, key=lambda e: e["ts"]):
@@ -55,12 +58,26 @@ def complete(events):
                     "args": {"node": event["name"], "phase": phase(event["name"])},
                 }
             )
+    found += learners(found)
     # of two that begin in the same microsecond, the one that took none of it was first
     return sorted(found, key=lambda event: (event["ts"], event["dur"]))
 
 
+def learners(events):
+    """Tells the phase of the operators within CNTK's marks of updates, and gives one for each mark that has none."""
+    found = []
+    for mark in [event for event in events if event["name"] == UPDATE]:
+        end = mark["ts"] + mark["dur"]
+        within = [e for e in events if e["cat"] == "cpu_op" and mark["ts"] <= e["ts"] and e["ts"] + e["dur"] <= end]
+        for event in within:
+            event["args"]["phase"] = "update"
+        if not within:
+            found.append(dict(mark, cat="cpu_op", name="WeightUpdate", args={"node": UPDATE, "phase": "update"}))
+    return found
+
+
 def phase(name):
-    """The phase by an event's name; "" where it tells none, as of an operator that the learner's networks have."""
+    """The phase by an operator's name; "" of a mark."""
     found = re.search(r"(Forward|Backward)$", name)
     return found.group(1).lower() if found else ""
 

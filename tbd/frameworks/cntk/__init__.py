@@ -9,6 +9,7 @@ NOT_ON = {
 }
 PRECISIONS = {"cpu": ("fp32", "fp64")}
 COMPILE = ("network",)
+TOGETHER = ("cpu",)
 WITHOUT = {
     ("wgan", "lipschitz", "gradient_penalty"): (
         "CNTK 2.7 has no gradients of gradients, which the gradient penalty needs: use model.lipschitz=weight_clipping"

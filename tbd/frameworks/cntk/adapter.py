@@ -5,7 +5,7 @@ import warnings
 
 from tbd import models
 from tbd.frameworks.base import PRECISIONS, Framework, cpu_name
-from tbd.frameworks.cntk import quiet
+from tbd.frameworks.cntk import quiet, ranks
 
 
 class Cntk(Framework):
@@ -15,6 +15,9 @@ class Cntk(Framework):
         super().__init__(request)
         threads = request["hardware"]["threads"]
         os.environ["OMP_NUM_THREADS"] = str(threads)
+        several = request["world_size"] > 1
+        if several:
+            ranks.join(request)
         self.cntk = cntk = imported()
         cntk.logging.set_trace_level(cntk.logging.TraceLevel.Error)
         with quiet.held_stderr():  # it says which it takes
@@ -23,6 +26,7 @@ class Cntk(Framework):
         # of CNTK's own loops and of MKL's; it takes as many as there are cores unless it is told
         cntk.cntk_py.set_max_num_cputhreads(threads)
         self.dtype = PRECISIONS[request["precision"]].storage
+        self.exchange = ranks.Exchange(cntk) if several else None
 
     def version(self):
         return self.cntk.__version__
@@ -35,8 +39,8 @@ class Cntk(Framework):
 
         network = models.network(specification.name, "cntk").NETWORK
         updates = specification.updates(self.global_batch_size)
-        self.cntk.cntk_py.set_fixed_random_seed(self.request["seed"])  # what dropout draws from
-        return CntkTraining(network, specification, updates, weights, self.dtype)
+        self.cntk.cntk_py.set_fixed_random_seed(self.random_seed)  # what dropout draws from
+        return CntkTraining(network, specification, updates, weights, self.dtype, self.exchange)
 
     def out_of_memory(self, error):
         # CNTK gives every C++ exception as a RuntimeError; std::bad_alloc says its name

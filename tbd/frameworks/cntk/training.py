@@ -24,14 +24,16 @@ from tbd.frameworks.cntk.update import TrainedUpdate, variables_for
 
 
 class CntkTraining(Training):
-    def __init__(self, network, specification, updates, weights, dtype):
-        self.made_of = network, specification, updates
+    """`exchange`: the ranks.Exchange of several ranks."""
+
+    def __init__(self, network, specification, updates, weights, dtype, exchange=None):
+        self.made_of, self.exchange = (network, specification, updates), exchange
         self.specification, self.dtype = specification, numpy.dtype(dtype).type
         self.parameters = specification.parameters
         self.variables = {p.name: self.variable(p, weights[p.name]) for p in self.parameters}
         with C.default_options(dtype=self.dtype):
             self.network = network(specification, self.variables)
-            self.updates = [TrainedUpdate(u, self.network, self.parameters, self.variables) for u in updates]
+            self.updates = [TrainedUpdate(u, self.network, self.parameters, self.variables, exchange) for u in updates]
         self.turns = [(update, n) for update in self.updates for n in range(update.repeat)]
         self.produced = {}  # {shapes: (inputs, {name: Function})}
         self.steps = 0
@@ -52,9 +54,12 @@ class CntkTraining(Training):
 
     def train(self, inputs):
         """One step over the arrays of inputs()."""
-        for (update, _), arrays in zip(self.turns, inputs):
+        shares = [None] * len(inputs)
+        if self.exchange:
+            shares = self.exchange.shares([self.specification.loss_weight(arrays) for arrays in inputs])
+        for (update, _), arrays, share in zip(self.turns, inputs, shares):
             with C.default_options(dtype=self.dtype):
-                loss = update.train(arrays, self.steps)
+                loss = update.train(arrays, self.steps, share)
         self.steps += 1
         self.unread.append(loss)
 
@@ -102,7 +107,7 @@ class CntkTraining(Training):
 
     def copy(self):
         """Another training of the same network, with these weights and an optimizer's state of its own."""
-        return CntkTraining(*self.made_of, self.weights(), self.dtype)
+        return CntkTraining(*self.made_of, self.weights(), self.dtype, self.exchange)
 
     def record_memory(self, arrays):
         return memory.record(self, arrays)

@@ -60,9 +60,18 @@ def event(name: str, category: str, begin: float, duration: float, tid: int = 1,
 
 def analyse(path: Path) -> None:
     """What the record of a run makes of its trace; prints events, seconds and MB."""
+    from tbd.measure import trace
+    from tbd.worker.passes import peak_rss_bytes
+
+    with trace.without_collecting():  # as where it is recorded
+        told = analysis(path)
+    # ru_maxrss would begin with that of the process that wrote the trace
+    print(told.format(mb=peak_rss_bytes() / 1e6))
+
+
+def analysis(path: Path) -> str:
     from tbd.measure import breakdown, idle, trace
     from tbd.tracking import events_table
-    from tbd.worker.passes import peak_rss_bytes
 
     begun, begun_cpu = time.monotonic(), time.process_time()
     recording = trace.read(path)
@@ -75,10 +84,9 @@ def analyse(path: Path) -> None:
     idle.step(recording.events, 3600.0)
     table = events_table.parquet(recording)
     seconds, cpu = time.monotonic() - begun, time.process_time() - begun_cpu
-    highest = peak_rss_bytes()  # ru_maxrss would begin with that of the process that wrote the trace
-    print(
-        f"{len(recording.events):,} events in {seconds:.1f} s ({cpu:.1f} s of CPU), at most "
-        f"{highest / 1e6:,.0f} MB of memory, trace.parquet {len(table) / 1e6:.1f} MB"
+    return (
+        f"{len(recording.events):,} events in {seconds:.1f} s ({cpu:.1f} s of CPU), at most {{mb:,.0f}} MB of memory, "
+        f"trace.parquet {len(table) / 1e6:.1f} MB"
     )
 
 

@@ -9,7 +9,6 @@ driver's call that launched it, its `External id` that of the operator; an opera
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,12 +68,6 @@ class Marks:
         while (over := self.ends[numbers] <= times).any():
             numbers[over] = self.around[numbers[over]]
         return [self.texts[number] for number in numbers.tolist()]
-
-
-def tie(args: dict[str, Any], name: str) -> int:
-    """The number, 0 where there is none."""
-    value = args.get(name)
-    return value if isinstance(value, int) and value > 0 else 0
 
 
 def place(facts: Facts, marks: list[Mark]) -> dict[int, int]:

@@ -1,12 +1,13 @@
 """What ran during the traced steps, from a Chrome trace (docs/trace.md; the Trace Event Format): one table of events
 for all frameworks, and what is made of it."""
 
+import contextlib
 import functools
 import gc
 import math
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +16,8 @@ import numpy as np
 
 from tbd.measure import chrome
 from tbd.measure.events import Absent, Trace
-from tbd.measure.places import MARK, PHASES, Facts, Mark, place, tie
-from tbd.measure.work import Work, of_operator
+from tbd.measure.places import MARK, PHASES, Facts, Mark, place
+from tbd.measure.work import FORMULAS, Work, of_operator
 
 MAX_EVENTS = 2_000_000  # of a few steps there are tens of thousands; a million take about half a GB
 OPERATORS = "cpu_op"
@@ -81,21 +82,23 @@ class Operator:
     self_us: float = 0.0
 
 
-def read(path: Path, max_events: int = MAX_EVENTS) -> Recording:
-    """The complete events (ph "X") of the categories above. Raises Absent where the file is no whole Chrome trace."""
+@contextlib.contextmanager
+def without_collecting() -> Iterator[None]:
+    """No looking for garbage in cycles: of millions of events, none of them in one, that takes most of the time."""
     collecting = gc.isenabled()
-    gc.disable()  # millions of tuples are made, none of them in a cycle: looking for cycles takes half of the time
+    gc.disable()
     try:
-        return _read(path, max_events)
+        yield
     finally:
         if collecting:
             gc.enable()
 
 
-def _read(path: Path, max_events: int) -> Recording:
+@without_collecting()
+def read(path: Path, max_events: int = MAX_EVENTS) -> Recording:
+    """The complete events (ph "X") of the categories above. Raises Absent where the file is no whole Chrome trace."""
     facts, cut = Facts(), False
-    categories: list[str] = []
-    devices: list[str] = []
+    rows: list[tuple[Any, ...]] = []
     marks: list[Mark] = []
     words: dict[Any, Any] = {}  # each text and lane once
     for thing in chrome.objects(path):
@@ -108,20 +111,35 @@ def _read(path: Path, max_events: int) -> Recording:
         if category not in READ:
             marks.append((begin, end, name, lane))
             continue
-        if len(categories) == max_events:
+        index = len(rows)
+        if index == max_events:
             cut = True
             continue
-        on_gpu = category in ON_GPU
-        categories.append(words.setdefault(category, category))
+        on_gpu, phase = category in ON_GPU, args.get("phase")
         device = f"gpu:{args.get('device', 0)}" if on_gpu else "cpu"
-        devices.append(words.setdefault(device, device))
-        _note(facts, words.setdefault(name, name), begin, end, lane, category, args)
+        rows.append(
+            (
+                words.setdefault(name, name), words.setdefault(category, category), begin, end, lane,
+                words.setdefault(device, device), str(args.get("op") or ""), str(args.get("layer") or ""),
+                phase if phase in PHASES else "",
+            )
+        )  # fmt: skip
+        for key, ties in (
+            ("correlation", facts.correlation), ("External id", facts.external), ("Sequence number", facts.sequence),
+        ):  # fmt: skip
+            number = args.get(key)
+            if type(number) is int and number > 0:
+                ties[index] = number
+        if name in FORMULAS and category == OPERATORS and (work := of_operator(name, args)):
+            facts.work[index] = work
+    columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in Event._fields]
+    names, categories, begins, ends, lanes, devices, facts.operators, facts.layers, facts.phases = columns
+    facts.names, facts.begins, facts.ends, facts.lanes = names, begins, ends, lanes
+    facts.host = [category not in ON_GPU for category in categories]
+    facts.operator = [category == OPERATORS for category in categories]
     parts = place(facts, marks)
-    columns = zip(
-        facts.names, categories, facts.begins, facts.ends, facts.lanes, devices, facts.operators, facts.layers,
-        facts.phases, strict=True,
-    )  # fmt: skip
-    return Recording(list(map(Event._make, columns)), cut, _calls(facts, parts))
+    fields = (names, categories, begins, ends, lanes, devices, facts.operators, facts.layers, facts.phases)
+    return Recording(list(map(Event._make, zip(*fields, strict=True))), cut, _calls(facts, parts))
 
 
 def _event(thing: Any) -> tuple[str, str, float, float, dict[str, Any]] | None:
@@ -135,35 +153,10 @@ def _event(thing: Any) -> tuple[str, str, float, float, dict[str, Any]] | None:
         begin, duration = float(thing["ts"]), float(thing["dur"])
     except (KeyError, TypeError, ValueError):
         return None
-    if not math.isfinite(begin) or not math.isfinite(duration) or duration < 0:
+    if not (0 <= duration < math.inf and -math.inf < begin < math.inf):
         return None
     args = thing.get("args")
     return category, name, begin, begin + duration, args if type(args) is dict else {}
-
-
-def _note(
-    facts: Facts, name: str, begin: float, end: float, lane: tuple[str, str], category: str, args: dict[str, Any]
-) -> None:
-    """Add the event to the facts."""
-    index, operator = len(facts.names), category == OPERATORS
-    facts.names.append(name)
-    facts.begins.append(begin)
-    facts.ends.append(end)
-    facts.lanes.append(lane)
-    facts.host.append(category not in ON_GPU)
-    facts.operator.append(operator)
-    facts.operators.append(str(args.get("op") or ""))
-    facts.layers.append(str(args.get("layer") or ""))
-    phase = args.get("phase")
-    facts.phases.append(phase if phase in PHASES else "")
-    if number := tie(args, "correlation"):
-        facts.correlation[index] = number
-    if number := tie(args, "External id"):
-        facts.external[index] = number
-    if number := tie(args, "Sequence number"):
-        facts.sequence[index] = number
-    if operator and (work := of_operator(name, args)):
-        facts.work[index] = work
 
 
 def _calls(facts: Facts, parts: dict[int, int]) -> list[Call]:

@@ -19,6 +19,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from tbd import models
 from tbd.config.errors import BadConfig
 from tbd.config.schema import Config
 from tbd.frameworks.cuda import compute_capability
@@ -149,6 +150,10 @@ def missing_choice(error: hydra.errors.MissingConfigException, overrides: list[s
     if not match:
         return first_line(error)
     group, name = match.groups()
+    if group == "model" and name in models.names():
+        return (
+            f'model={name}: tbd/models/{name} is there, but no conf/model/{name}.yaml: CONTRIBUTING.md, "Add a model"'
+        )
     choices = sorted(path.stem for path in (config_folder() / group).glob("*.yaml"))
     return f"{group}={name}: there is no such {group}.{suggestion(name, choices)} Choices: {', '.join(choices)}"
 

@@ -33,7 +33,7 @@ class Job(NamedTuple):
 def jobs_of(sweep: Spool) -> list[Job]:
     """The sweep's jobs, in the order in which they began; of one that was run again, the last time.
 
-    One without an end counts as interrupted.
+    One without an end counts as interrupted where its controller is known to be dead, else as lost.
     """
     found = [_job(spool) for spool in spools(sweep.path.parent) if spool.run.get("parent_spool_id") == sweep.id]
     last = {job.signature or str(job.path): job for job in found}
@@ -68,10 +68,9 @@ def revise(sweep: Spool, settings: Settings) -> None:
 def _job(spool: Spool) -> Job:
     end = spool.ended()
     if end is None:
-        end = {
-            "status": status.INTERRUPTED,
-            "cause": cause_of_death(spool) or "it has no end: it still runs, or was lost",
-        }
+        dead = cause_of_death(spool)
+        lost = f"it has no end: it still runs on {spool.run.get('host')}, or was lost"
+        end = {"status": status.INTERRUPTED if dead else status.LOST_NODE, "cause": dead or lost}
     name = str(end.get("status"))
     code = end.get("exit_code")
     figures = read_object(spool.path / "figures.json")

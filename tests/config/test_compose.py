@@ -1,6 +1,8 @@
 """From overrides to configurations: which jobs they ask for, and what is said of those that can't be composed."""
 
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +38,14 @@ def test_a_quoted_comma_is_no_list() -> None:
     assert compose.jobs_of([override], multirun=False) == [[override]]
     (config,) = compose.compose_jobs(["model=resnet50", override], False)
     assert config.model.blocks == "1,2,1,1"
+
+
+def test_a_model_without_its_configuration_is_told_from_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(compose.config_folder(), tmp_path / "conf")
+    (tmp_path / "conf" / "model" / "wgan.yaml").unlink()
+    monkeypatch.setattr(compose, "config_folder", lambda: tmp_path / "conf")
+    with pytest.raises(BadConfig, match="tbd/models/wgan is there, but no conf/model/wgan.yaml"):
+        compose.compose_one(["model=wgan"])
 
 
 def test_composing_again_gives_the_same() -> None:

@@ -5,6 +5,7 @@ import pytest
 from tbd.tracking import derived
 from tbd.tracking.spool import Spool, write_json
 from tbd.tracking.sweeps import SIGNATURE, Job, earlier, jobs_of, results
+from tbd.worker.status import EXIT_CODES
 from tests.tracking import spools
 
 
@@ -24,14 +25,15 @@ def test_the_jobs_of_a_sweep_come_from_their_spools(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_job_without_an_end_is_interrupted(tmp_path: Path) -> None:
+def test_a_job_without_an_end_is_interrupted_or_lost(tmp_path: Path) -> None:
     sweep = Spool.create(tmp_path, "sweep", experiment="tests", kind="sweep")
     lost, killed = (spools.begun(tmp_path, parent=sweep) for _ in range(2))
     write_json(lost.path / "run.json", {**lost.run, "host": "another-host"})
     write_json(killed.path / "run.json", {**killed.run, "boot_id": "another boot"})
     first, second = jobs_of(sweep)
-    assert (first.status, first.exit_code, second.status) == ("interrupted", 130, "interrupted")
-    assert first.cause == "it has no end: it still runs, or was lost"
+    assert (first.status, first.exit_code) == ("lost_node", EXIT_CODES["lost_node"])
+    assert first.cause == "it has no end: it still runs on another-host, or was lost"
+    assert (second.status, second.exit_code) == ("interrupted", EXIT_CODES["interrupted"])
     assert second.cause == "the controller was killed: the machine was restarted"
 
 

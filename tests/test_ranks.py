@@ -1,14 +1,13 @@
 """Runs of several ranks from the command line to their record, on this machine's processes."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.commands import SLEEP, end, environment, events, mlflow_runs, only_spool, options, spools, train
+from benchmarks.ranks import costs
+from tests.commands import SLEEP, end, events, mlflow_runs, only_spool, options, spools, train
 
 STEP_S = 0.05
 QUICK = [*SLEEP, "measure.passes=[timing]", "tracking=offline"]
@@ -84,27 +83,11 @@ def test_a_framework_that_cannot_train_on_several_devices_says_so(tmp_path: Path
         assert f"{framework} trains on one cpu at a time" in end(only_spool(tmp_path))["cause"]
 
 
-MANY = 64
-COLLECT = """
-import sys, time
-from pathlib import Path
-from tbd.measure import figures
-from tbd.worker.passes import peak_rss_bytes  # its own: ru_maxrss begins with that of the process that started it
-begin = time.process_time()
-found = figures.compute(Path(sys.argv[1]))
-assert found.metrics["throughput"] > 0 and len(found.tables["ranks"]) == int(sys.argv[2])
-print(time.process_time() - begin, peak_rss_bytes() / 1e6)
-"""
-
-
 def test_many_ranks_are_collected_within_bounds(tmp_path: Path) -> None:
-    """64 ranks, 10 000 steps each: less than 10 s of CPU and 500 MB."""
-    scripted = options(mode="scripted", step_s=0.001, warmup_s=[0.001])
-    done = train(tmp_path, *QUICK, f"hardware.devices={MANY}", "hardware.threads=1", "measure.steps=10000", *scripted)
-    assert done.returncode == 0, done.stdout + done.stderr
-    spool = only_spool(tmp_path)
-    assert len(list((spool / "ranks").iterdir())) == MANY
-    command = [sys.executable, "-c", COLLECT, spool, str(MANY)]
-    out = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout
-    seconds, megabytes = map(float, out.split())
-    assert seconds < 10 and megabytes < 500
+    """64 ranks, 10 000 steps each: less than 10 s of CPU and 500 MB, and memory grows no faster than their number."""
+    found = costs(tmp_path, 10000)
+    assert found[64].cpu_s < 10 and found[64].peak_mb < 500
+    grown = {ranks: found[2 * ranks].peak_mb - found[ranks].peak_mb for ranks in (8, 16, 32)}
+    assert grown[32] < 3 * max(grown[16], 2.0), (
+        grown
+    )  # twice as much where it is in proportion, four times in its square

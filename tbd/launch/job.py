@@ -27,7 +27,7 @@ OVER = "nodes/over"  # a file in the spool: every agent that is still there is t
 # Bounds on how long a run goes on that can't end well. An agent writes every second.
 NODE_SILENT_S = 30.0  # without a word from a node's agent: the node, or the network to the shared folder, is lost
 GRACE_S = 10.0  # after a rank's failure, for the others to find out and say how they end
-TERMINATE_S = 20.0  # for agents to end their ranks, before they are killed
+TERMINATE_S = 10.0  # for agents to end their ranks (tbd/agent.py: in 5 s), before they are killed
 
 
 class Member(Protocol):
@@ -182,13 +182,17 @@ def watch(job: Job, follower: Follower, listener: Listener, spool: Path) -> tupl
     job ended.
     """
     try:
-        return judge(follower, follow(job, follower, listener))
+        return judge(follower, follow(job, follower, listener, spool))
     finally:
-        with contextlib.suppress(OSError):
-            (spool / OVER).touch()
+        tell_over(spool)
 
 
-def follow(job: Job, follower: Follower, listener: Listener) -> str | None:
+def tell_over(spool: Path) -> None:
+    with contextlib.suppress(OSError):
+        (spool / OVER).touch()
+
+
+def follow(job: Job, follower: Follower, listener: Listener, spool: Path) -> str | None:
     """Follow the run to its end; gives which node was lost, and how that shows."""
     deadline = None
     lost = None
@@ -200,6 +204,7 @@ def follow(job: Job, follower: Follower, listener: Listener) -> str | None:
             if follower.failed and deadline is None:
                 deadline = time.monotonic() + GRACE_S
             if lost or (deadline is not None and time.monotonic() > deadline):
+                tell_over(spool)
                 job.terminate()
                 break
         follower.look(listener)

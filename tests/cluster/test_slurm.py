@@ -190,8 +190,13 @@ def assert_over(spool: Path, *statuses: str) -> None:
     while processes_of(spool) or slurm("squeue", "--noheader"):
         assert time.monotonic() < deadline, (processes_of(spool), slurm("squeue"))
         time.sleep(0.1)
+    last = []
     for rank in range(2):
-        assert any(event["event"] == "steps" for event in events(spool / "ranks" / str(rank)))
+        steps = [event for event in events(spool / "ranks" / str(rank)) if event["event"] == "steps"]
+        assert steps
+        last.append(steps[-1]["t"])
+    ended = end(spool)  # one machine, one clock; pytest -s shows it: docs/cluster.md
+    print(f"\n{ended['t'] - min(last):.1f} s after a rank's last step: {ended['status']}: {ended['cause']}")
 
 
 def test_scancel_ends_the_run(tmp_path: Path) -> None:
@@ -247,7 +252,6 @@ def daemons_of(node: str) -> list[int]:
 
 def test_a_node_whose_slurmd_dies_is_lost(tmp_path: Path) -> None:
     process, spool, _ = running(tmp_path)
-    begin = time.monotonic()
     try:
         for pid in daemons_of("node2"):
             with contextlib.suppress(ProcessLookupError):
@@ -255,7 +259,6 @@ def test_a_node_whose_slurmd_dies_is_lost(tmp_path: Path) -> None:
         code, said = ended(process, BOUND_S)
     finally:
         subprocess.run([SCRIPT, "start", "node2"], env=environment(), timeout=60, check=True)
-    print(f"slurmd killed: {end(spool)['status']} after {time.monotonic() - begin:.1f} s: {end(spool)['cause']}")
     assert code != 0, said
     assert_over(spool, "lost_node", "interrupted")
 
@@ -269,13 +272,11 @@ def test_a_network_that_is_cut_ends_the_run(tmp_path: Path) -> None:
     wait_until(in_rank_phase(tmp_path, "timed", ranks=2), process)
     spool = only_spool(tmp_path)
     wait_until(lambda: any(event.get("phase") == "timed" for event in events(spool / "ranks" / "1")), process)
-    begin = time.monotonic()
     at("node2", "ip", "link", "set", "eth-node2", "down")
     try:
         code, said = ended(process, BOUND_S)
     finally:
         at("node2", "ip", "link", "set", "eth-node2", "up")
-    print(f"network cut: {end(spool)['status']} after {time.monotonic() - begin:.1f} s: {end(spool)['cause']}")
     assert code != 0, said
     assert_over(spool, "lost_node")
 

@@ -39,8 +39,8 @@ def join(planned: Plan, place: Place) -> int:
     try:
         hello = {"node": place.node, "alike": alike(planned.request("", Path()))}
         connection, answer = hub.call(place, hello)
-    except Ended as ending:
-        return said(place.node, ending)
+    except Ended as refused:
+        return said(place.node, refused)
     folder = Path(tempfile.mkdtemp(prefix=f"tbd-node-{place.node}-"))
     own = hub.of_node(place.node, planned.config["hardware"]["devices"])
     for one in own:
@@ -85,7 +85,8 @@ def run(planned: Plan, place: Place, link: Link, spool_id: str, address: str) ->
         except BaseException:
             agent.terminate(job.TERMINATE_S)
             raise
-    except Ended as ending:
+    except (Ended, OSError) as error:
+        ending = error if isinstance(error, Ended) else Ended(status.CRASHED, f"{error.filename}: {error.strerror}")
         EventWriter(events).write("end", status=ending.status, cause=ending.cause)
         link.tell(ready=True)
         return ending

@@ -121,7 +121,8 @@ def _speed(found: Moved) -> Iterable[str]:
 
 def _machine(a: Run, b: Run) -> Iterable[str]:
     peaks = a.metrics.get("peak_tflops_measured"), b.metrics.get("peak_tflops_measured")
-    if peaks[0] and peaks[1] and abs(peaks[1] / peaks[0] - 1) > NOTABLE:
+    during = all(run.metrics.get("peak_age_s", 0.0) == 0 for run in (a, b))  # else it says nothing of these runs
+    if during and peaks[0] and peaks[1] and abs(peaks[1] / peaks[0] - 1) > NOTABLE:
         yield f"the device itself was measured at {number(peaks[1])} TFLOP/s, not {number(peaks[0])}"
     others = [run.metrics.get("other_cpu_cores", 0.0) for run in (a, b)]
     if abs(others[1] - others[0]) > 0.1:

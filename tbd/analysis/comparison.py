@@ -19,7 +19,9 @@ from tbd.measure.throughput import MIN_REPEATS
 
 RATES = ("throughput", "achieved_tflops", "mfu")  # proportional to a timing pass's own throughput
 PERCENTILE = re.compile(r"step_time_p(\d+)_ms")
-NOT_COMPARED = re.compile(r"throughput_ci_.*|throughput_repeats_.*|steady|loss_.*|skipped_updates|warmup_steps")
+NOT_COMPARED = re.compile(
+    r"throughput_ci_.*|throughput_repeats_.*|steady|loss_.*|skipped_updates|warmup_steps|peak_age_s|.*_(low|high)"
+)
 MORE_IS_BETTER = re.compile(
     r"throughput.*|mfu|achieved_tflops|peak_tflops_measured|.*_utilization|sm_occupancy|scaling_.*"
 )

@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+from tbd.analysis.finding import UNKNOWN
+from tbd.analysis.reporting import Report
+from tbd.analysis.runs import Library
 from tests.commands import (
     SLEEP,
     end,
@@ -80,6 +83,28 @@ def test_the_same_command_goes_on_where_it_was_interrupted(tmp_path: Path) -> No
 
 def in_phase_of(spool: Path, name: str) -> bool:
     return any(event.get("event") == "phase" and event["name"] == name for event in events(spool))
+
+
+def test_a_sweep_outlives_memory_crash_hang_and_its_own_controller(tmp_path: Path) -> None:
+    kinds_of_faults = ["{kind:out_of_memory}", "{kind:signal,signal:11}", "{kind:hang}", "{kind:nothing,step:999}"]
+    command = ["-m", *SLEEP, f"+framework.options.fault={','.join(kinds_of_faults)}", "batch_size=4"]
+    command += ["measure.passes=[timing]", "measure.timeout_s=3", "tracking=offline"]
+    process = start(tmp_path, *command)
+    wait_until(lambda: len(kinds(tmp_path)["run"]) == 3 and in_phase_of(kinds(tmp_path)["run"][2], "timed"), process)
+    process.kill()
+    process.communicate()
+    done = train(tmp_path, *command)
+    assert done.returncode == 6 and "sweep: 4 jobs, 3 to run" in done.stdout and "1 done before" in done.stdout
+    found = kinds(tmp_path)
+    assert [end(spool)["status"] for spool in found["run"]] == [
+        "out_of_memory", "crashed", "interrupted", "crashed", "timed_out", "ok"
+    ]  # fmt: skip
+    (sweep,) = found["sweep"]
+    assert end(sweep)["status"] == "ok" and end(sweep)["cause"] == "3 of 4 jobs did not end ok"
+    library = Library(tmp_path / "runs", f"sqlite:///{tmp_path / 'none.db'}")
+    findings = Report("", library.named(sweep.name)).findings
+    assert [one.number for one in findings] == list(range(1, 14))
+    assert all(one.verdict != UNKNOWN or all(lack.command for lack in one.missing) for one in findings)
 
 
 def test_fail_fast_runs_no_more_jobs_and_what_has_a_result_stays(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tbd import compare
 from tbd.tracking.spool import Spool
 from tests import sleeping
 from tests.analysis import recorded
+from tests.browser import opened, violations
 from tests.commands import environment
 
 SLOWER = 1.1
@@ -155,6 +156,16 @@ def test_the_page_and_the_markdown_stand_alone() -> None:
     assert parser.open == []
     rows = [line for line in Path("page.md").read_text().splitlines() if line.startswith("| ")]
     assert any(row.startswith("| throughput | 80") and "**worse**" in row for row in rows)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_in_a_browser(scheme: str) -> None:
+    a, b = two()
+    assert compare.main([str(a.path), str(b.path), "--html", "page.html"]) == 0
+    with opened(Path("page.html"), color_scheme=scheme) as (shown, wrong):
+        assert wrong == [] and violations(shown) == []
+        box = shown.locator("svg.interval .span").first.bounding_box()
+        assert box and 0 < box["width"] < 140
 
 
 def test_a_word_that_means_no_run_is_told(capsys: pytest.CaptureFixture[str]) -> None:

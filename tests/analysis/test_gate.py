@@ -12,6 +12,7 @@ from tbd.analysis.gating import OK, REGRESSION, UNKNOWN, decide
 from tbd.tracking.spool import Spool
 from tests import sleeping
 from tests.analysis import recorded
+from tests.browser import opened, violations
 
 BASELINE = "tags.baseline = 'yes'"
 TAGS = {"baseline": "yes"}
@@ -156,6 +157,10 @@ def test_the_history_names_the_version_with_which_the_level_changed() -> None:
     (change,) = cell["changes"]
     assert change["at"] == 6 and change["name"] == "sleep 1.9 to 1.10"
     assert change["low"] < 1 / 1.06 - 1 < change["high"] < 0
+    with opened(Path("page.html")) as (shown, wrong):
+        assert wrong == [] and violations(shown) == []
+        box = shown.get_by_role("img", name="Throughput of 13 runs").bounding_box()
+        assert box and box["width"] > 200 and box["height"] > 50
     page = Path("page.html").read_text()
     assert "sleep 1.9 to 1.10" in page and page.count("<circle") == 13 and "<script" not in page
     assert "the baseline has runs of more than one level" in page and "sleep 1.9 to 1.10" in Path("page.md").read_text()

@@ -203,13 +203,13 @@ def stop(signum: int, frame: Any) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    signal.signal(signal.SIGTERM, stop)
     spool = Path(arguments[0])
     if not (spool / "nodes" / "launch.json").exists():
         sys.exit(
             f"tbd: {spool} is not there at {socket.gethostname()}: tracking.runs has to be a folder that all nodes "
             "share. Without one: docs/cluster.md, Without a shared folder"
         )
+    signal.signal(signal.SIGTERM, stop)
     node = Node(spool, int(arguments[1] if len(arguments) > 1 else os.environ["SLURM_NODEID"]))
     try:
         ending = node.run()

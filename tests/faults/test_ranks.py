@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tbd import agent
 from tbd.launch.job import GRACE_S, TERMINATE_S
 from tests.commands import (
     SLEEP,
@@ -71,8 +72,8 @@ def test_a_node_whose_agent_is_killed_is_lost(tmp_path: Path) -> None:
     process = start(tmp_path, *SLEEP, *two, *LONG, "measure.steps=1000", "tracking=offline")
     wait_until(in_rank_phase(tmp_path, "timed", ranks=2), process)
     spool = only_spool(tmp_path)
-    agent = events(spool / "nodes" / "1", "agent.jsonl")[0]["pid"]
-    os.kill(agent, signal.SIGKILL)
+    pid = events(spool / "nodes" / "1", "agent.jsonl")[0]["pid"]
+    os.kill(pid, signal.SIGKILL)
     begin = time.monotonic()
     _, error = process.communicate(timeout=120)
     assert time.monotonic() - begin < BOUND_S
@@ -107,6 +108,11 @@ def test_a_controller_that_is_killed_leaves_no_rank(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     wait_until_gone(only_spool(tmp_path))
+
+
+def test_a_node_that_does_not_see_the_runs_folder_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="tracking.runs has to be a folder that all nodes share"):
+        agent.main([str(tmp_path / "elsewhere"), "1"])
 
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import ipaddress
 import os
 import sys
 import urllib.parse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -22,8 +22,10 @@ def main() -> None:
     """Does not return: uvicorn takes this process's place, which else would only stand by (280 MB)."""
     from mlflow import cli, server
 
-    server._find_app = lambda name: f"{create_app.__module__}:{create_app.__name__}"
-    server._exec_cmd = become
+    calls: Any = server
+    for name, ours in (("_find_app", lambda _: f"{__name__}:{create_app.__name__}"), ("_exec_cmd", become)):
+        getattr(calls, name)  # raises where a new version starts otherwise
+        setattr(calls, name, ours)
     cli.cli(["server", *sys.argv[1:]])
 
 
@@ -39,7 +41,8 @@ def create_app() -> "FastAPI":
         for kind in DIRECT:
             getattr(handlers, kind)  # raises where a new version asks otherwise
             setattr(handlers, kind, Nothing)
-    return auth.create_app(app)
+    application: FastAPI = auth.create_app(app)
+    return application
 
 
 class Nothing:

@@ -4,6 +4,7 @@ import configparser
 import functools
 import io
 import os
+import shutil
 import socket
 import ssl
 import sys
@@ -12,7 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import tbd
-from tbd.server import Refused, postgresql, seaweedfs
+from tbd.server import Refused, accounts, postgresql, seaweedfs
 from tbd.server.processes import Part
 from tbd.server.settings import ADMIN, Home, Settings
 
@@ -41,11 +42,17 @@ def artifacts(settings: Settings) -> str:
     return settings.s3 or f"s3://{seaweedfs.BUCKET}/{seaweedfs.PREFIX}"
 
 
+def temporary(home: Home) -> Path:
+    """Where an upload lies, whole, until S3 has it."""
+    return home.part(NAME) / "tmp"
+
+
 def environment(home: Home, settings: Settings) -> dict[str, str]:
     """All that MLflow is told but its port: by variables, as everybody on the machine may read command lines."""
     known = home.secrets()
     variables = {
         "HOME": str(home.path),
+        "TMPDIR": str(temporary(home)),  # not /tmp, which is memory in a container
         "PYTHONPATH": str(Path(tbd.__file__).parent.parent),  # the guard's place
         "MLFLOW_BACKEND_STORE_URI": postgresql.uri(home),
         "MLFLOW_ARTIFACTS_DESTINATION": artifacts(settings),
@@ -79,6 +86,8 @@ def prepare(home: Home, settings: Settings) -> None:
     """Its configuration, and the database and the bucket, which must be there before it. Raises Refused."""
     check_port(settings)
     home.write(f"{NAME}/auth.ini", auth_ini(home))
+    shutil.rmtree(temporary(home), ignore_errors=True)  # what a killed one left
+    accounts.private_folder(temporary(home), home.account)
     needs = [functools.partial(postgresql.problem, home)]
     if not settings.s3:
         needs.append(functools.partial(seaweedfs.problem, home, settings))

@@ -4,10 +4,13 @@ MLflow keeps what a person shares of the page as a tag of the experiment, JSON u
 opens it by viewStateShareKey=KEY in the address (read in MLflow 3.17's own page, mlflow/server/js).
 """
 
+import argparse
 import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any
+
+from tbd.tracking.redaction import without_credentials
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -73,11 +76,19 @@ def offer(client: "MlflowClient", experiment: str) -> str | None:
         return None
     if found.tags.get(TAG) != state():
         client.set_experiment_tag(found.experiment_id, TAG, state())
-    return f"{ADDRESS}/#/experiments/{found.experiment_id}/runs?viewStateShareKey={KEY}"
+    served = client.tracking_uri if client.tracking_uri.startswith("http") else ADDRESS
+    return f"{without_credentials(served)}/#/experiments/{found.experiment_id}/runs?viewStateShareKey={KEY}"
 
 
-def main() -> int:
-    """Print where to look, for `make ui`."""
+def main(arguments: list[str] | None = None) -> int:
+    """Print where to look, for `make ui` and for a server's users."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tbd.tracking.view", description="Where MLflow shows an experiment with our columns and charts."
+    )
+    named = os.environ.get("MLFLOW_EXPERIMENT_NAME", "tbd")
+    parser.add_argument("experiment", nargs="?", default=named, help="(MLFLOW_EXPERIMENT_NAME; tbd)")
+    experiment = parser.parse_args(arguments).experiment
+
     from tbd.tracking.store import Settings, opened, sqlite_file, tracking_uri
 
     uri = tracking_uri(Settings())
@@ -86,7 +97,7 @@ def main() -> int:
         print("tbd: no run has been recorded here yet: make run")
         return 0
     with opened(uri) as client:
-        address = offer(client, os.environ.get("MLFLOW_EXPERIMENT_NAME", "tbd"))
+        address = offer(client, experiment)
     if address:
         print(f"tbd: the runs with their figures and charts: {address}")
     return 0

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 from playwright.sync_api import Browser, Error, Page, sync_playwright
 
+from tbd.tracking import access, view
 from tests import commands
 from tests.browser import ARGUMENTS, program
 from tests.server.stack import Stack, User
@@ -67,6 +69,14 @@ def test_without_a_login_there_is_no_page(browser: Browser, stack: Stack) -> Non
     with pytest.raises(Error, match="INVALID_AUTH_CREDENTIALS"):
         page.goto(stack.url)
     page.close()
+
+
+def test_the_list_shows_our_figures(page: Page, user: User) -> None:
+    with access.environment(user.variables):
+        address = view.offer(MlflowClient(tracking_uri=user.url), EXPERIMENT)
+    assert address is not None and address.startswith(user.url)
+    page.goto(address)
+    page.locator("[role=columnheader][col-id='metrics.`throughput`']").wait_for()
 
 
 def test_two_runs_are_compared(page: Page) -> None:

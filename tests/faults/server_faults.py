@@ -228,11 +228,13 @@ def disk_full_on_the_server(scene: Scene) -> None:
         assert "python -m tbd.sync brings it up later" in out, out
         (disk / "filler").unlink()
         own.start()
-        there.sync()
+        deadline = time.monotonic() + 300
+        while there.syncing().wait(timeout=300):  # SeaweedFS looks for room once a minute
+            assert time.monotonic() < deadline
         found = account(scene.runs, user)
         assert found.clean, found
-        own.stop()
     finally:
+        own.serve("stop")
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
     # what was right there is brought to the common server too, for the table's count
     for spool in commands.spools(scene.folder):

@@ -13,6 +13,11 @@ from tbd.worker import network
 # a process that plays the role of its DMLC_ROLE from the import of mxnet on
 ROLE = "from tbd.worker.parent import end_with_parent; end_with_parent(); import mxnet"
 
+# Of a server in fp64: glibc fills what it allocates with zeros (255 is the complement of 0). MXNet never sets the flag
+# by which its servers turn all numbers into float32 (multi_precision_ in src/kvstore/kvstore_dist_server.h): without
+# this it is what lay there in memory, mostly true, and sums had errors of 1e-7.
+ZEROED = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.perturb=255"}
+
 
 def join(request):
     """Start this rank's server and say where the others are; before mxnet is imported."""
@@ -32,15 +37,15 @@ def join(request):
     os.environ.update(variables)
     if holder is not None:
         holder.close()  # ZeroMQ does not share a port: from here to the scheduler's start somebody could take it
-        start("scheduler")
-    start("server")
+        start("scheduler", {})
+    start("server", ZEROED if request["precision"] == "fp64" else {})
     os.environ["DMLC_ROLE"] = "worker"
 
 
-def start(role):
+def start(role, variables):
     subprocess.Popen(
         [sys.executable, "-c", ROLE],
-        env=dict(os.environ, DMLC_ROLE=role, OMP_NUM_THREADS="1"),
+        env=dict(os.environ, DMLC_ROLE=role, OMP_NUM_THREADS="1", **variables),
         stdin=subprocess.DEVNULL,
     )
 

@@ -52,6 +52,7 @@ class Node:
         self.writer = EventWriter(folder / "agent.jsonl")
         self.address: str = self.launch["address"] or node_address()
         self.failed = threading.Event()
+        self.ending = False  # all ranks, by this agent
         self.running: dict[int, Process] = {}
         self._holder: socket.socket | None = None
 
@@ -147,6 +148,8 @@ class Node:
         events = self.spool / "ranks" / str(rank) / "events.jsonl"
         go, passes = self.spool / self.request["go"], len(self.request["measure"]["passes"])
         name, cause = watch(self.running[rank], events, go, passes, self.launch["timeout_s"], Silent())
+        if self.ending and name == status.CRASHED:  # one that waits for a lost rank may not hear SIGTERM
+            name, cause = status.INTERRUPTED, "ended by its agent"
         self.writer.write("rank_end", rank=rank, status=name, cause=cause)
         if name != status.OK:
             self.failed.set()
@@ -172,6 +175,7 @@ class Node:
 
     def terminate(self) -> None:
         """End all ranks at once."""
+        self.ending = True
         if self.running:
             with ThreadPoolExecutor(max_workers=len(self.running)) as pool:
                 list(pool.map(lambda one: one.terminate(RANK_GRACE_S), self.running.values()))

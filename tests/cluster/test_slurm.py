@@ -269,7 +269,7 @@ def test_a_network_that_is_cut_ends_the_run(tmp_path: Path) -> None:
     small = ["model=resnet50", "model.size=small", "framework=pytorch", f"framework.python={python}", "batch_size=8"]
     more = ["hardware=multi_node", "hardware.device=cpu", "hardware.threads=1", "measure.passes=[timing]"]
     process = start(tmp_path, *small, *more, "tracking=offline", "measure.steps=3000")
-    wait_until(in_rank_phase(tmp_path, "timed", ranks=2), process)
+    wait_until(in_rank_phase(tmp_path, "timed", ranks=2), process, limit_s=300)
     spool = only_spool(tmp_path)
     wait_until(lambda: any(event.get("phase") == "timed" for event in events(spool / "ranks" / "1")), process)
     at("node2", "ip", "link", "set", "eth-node2", "down")

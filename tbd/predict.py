@@ -116,6 +116,8 @@ def taken(runs: "Sequence[Run]") -> Measured:
         study = fitted[0]
         latency_s = min(speed.latency_s for speed in study.speeds)
         how = f"fitted to runs on {study.nodes} nodes at {len(study.speeds)} speeds"
+        if not study.fit.fast_enough:
+            how += "; steps waited at every one of them, so a faster link may give more"
         return Measured(run, fitted[0].fit.step, size, study.items / study.nodes / devices, devices, latency_s, how)
     return of_one(run, size, devices)
 

@@ -13,15 +13,18 @@ OTHER_SPEEDS = (0.1, 1.0, 10.0, 25.0, 100.0)  # Gbit/s, of which the model is as
 def words(study: Study, fit: Fit) -> str:
     """The model's parameters, up to which speed the network is the bottleneck, and how far the model can be trusted."""
     step = fit.step
-    text = f"{study.label}, batch {study.batch}: compute {step.compute_s * 1e3:.1f} ms, overlap "
+    compute, overlap = (f"{seconds * 1e3:.1f} ms" for seconds in step)
+    enough = f"{step.enough_bytes_per_s(study.sent_bytes) * GBIT_IN_BYTE:.2g} Gbit/s"
     if not fit.fast_enough:
-        text += f"{step.overlap_s * 1e3:.1f} ms or less (no speed was fast enough to tell)"
+        found = f"compute {compute} or less, overlap as much less than {overlap}, as steps waited at every speed"
+        found += (
+            f": a faster link may give more than is predicted; the network is the bottleneck up to {enough} at least"
+        )
     elif not fit.slow_enough:
-        text += f"{step.overlap_s * 1e3:.1f} ms or more (no speed was slow enough to tell)"
+        found = f"compute {compute}, overlap {overlap} or more, as steps waited at no speed; {enough} are enough"
     else:
-        text += f"{step.overlap_s * 1e3:.1f} ms"
-    enough = step.enough_bytes_per_s(study.sent_bytes) * GBIT_IN_BYTE
-    text += f"; the network is the bottleneck up to {enough:.2g} Gbit/s"
+        found = f"compute {compute}, overlap {overlap}; the network is the bottleneck up to {enough}"
+    text = f"{study.label}, batch {study.batch}: {found}"
     left_out = [abs(error) for error in fit.left_out if error is not None]
     return text + (f"; left out, a speed is predicted within {max(left_out):.0%}." if left_out else ".")
 

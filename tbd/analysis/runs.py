@@ -310,7 +310,7 @@ def of_spool(spool: Spool) -> Run:
     end = spool.ended()
     ended = end is not None and spool.run.get("kind", "run") == "run"
     figures = _figures(Folder(spool.path)) if ended else Figures()
-    tags = record.tags(spool.run, read_object(spool.path / "request.json"), _head(spool.path / "events.jsonl"), end)
+    tags = record.tags(spool.run, read_object(spool.path / "request.json"), _head(spool.events_path), end)
     config = spool.path / "config.yaml"
     composed = yaml.load(config.read_bytes(), Loader=YAML) if config.is_file() else {}
     return Run(

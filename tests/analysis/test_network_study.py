@@ -61,6 +61,13 @@ def test_the_report_tells_where_the_network_is_the_bottleneck() -> None:
     assert chart.mark == 100.0
 
 
+def test_what_the_speeds_cannot_tell_is_said() -> None:
+    slow = network(Evidence([over("100mbit", 0.095), over("200mbit", 0.19)]))
+    assert "or less, as steps waited at every speed" in slow.text.replace("as much less than 84.2 ms", "or less")
+    fast = network(Evidence([over("10gbit", 9.5), over("25gbit", 23.75)]))
+    assert "as steps waited at no speed" in fast.text and "compute 100.0 ms" in fast.text
+
+
 def test_a_prediction_takes_the_model_of_a_study() -> None:
     from unittest.mock import patch
 

@@ -119,3 +119,14 @@ def test_rate_is_a_ratio_of_sums() -> None:
 
     timing = Timing("timing", np.array([1.0, 3.0]), np.array([1.0, 1.0]), 2.0)
     assert timing.rate == 2.0
+
+
+def test_a_run_of_several_ranks_is_of_the_framework_and_device_of_rank_0(settings: Settings) -> None:
+    spool = finished()
+    alone = of_spool(spool).tags
+    folder = spool.path / "ranks" / "0"
+    folder.mkdir(parents=True)
+    (spool.path / "events.jsonl").rename(folder / "events.jsonl")
+    tags = of_spool(spool).tags
+    for name in ("framework_version", "device_names"):
+        assert tags[name] and tags[name] == alone[name]

@@ -25,17 +25,22 @@ def batches(model: str, device: str) -> list[int]:
     return [first, 2 * first, 4 * first, 8 * first]
 
 
-def frameworks(model: str, runs: Sequence[Run]) -> list[str]:
-    """The frameworks of these runs that have the model; else the one that has every model."""
+def frameworks(model: str, runs: Sequence[Run], place: str) -> list[str]:
+    """The frameworks of these runs that have the model on such hardware; else the one that has every model."""
     options = models.create(model, {"size": "full"}).options
     seen = dict.fromkeys(run.framework for run in runs)
-    return [name for name in seen if cells.unsupported(model, options, name) is None] or [FRAMEWORK]
+    return [name for name in seen if cells.unsupported(model, options, name, device(place)) is None] or [FRAMEWORK]
 
 
 def hardware(runs: Sequence[Run]) -> str:
     """Where most of these runs ran, of the kinds that have one device; cpu where there are none."""
     names = Counter(run.params.get("hardware.name") for run in runs)
     return "single_gpu" if names["single_gpu"] > names["cpu"] else "cpu"
+
+
+def device(place: str) -> str:
+    """What such hardware trains on."""
+    return "gpu" if "gpu" in place or place == "multi_node" else "cpu"
 
 
 def sweep(
@@ -52,9 +57,9 @@ def sweep(
     `among`: the frameworks, `on`: the hardware; by default those of `runs`. `more`: further overrides.
     """
     place = on or hardware(runs)
-    sizes = batches(model, "gpu" if "gpu" in place or place == "multi_node" else "cpu")
+    sizes = batches(model, device(place))
     sizes = sizes if batch_sizes is None else list(batch_sizes)
-    words = [f"model={model}", "framework=" + ",".join(among or frameworks(model, runs)), f"hardware={place}"]
+    words = [f"model={model}", "framework=" + ",".join(among or frameworks(model, runs, place)), f"hardware={place}"]
     words += ["batch_size=" + ",".join(map(str, sizes))] if sizes else []
     words += [more] if more else []
     several = "-m " if any("," in word for word in words) else ""

@@ -163,6 +163,14 @@ def test_every_command_that_would_help_can_be_given() -> None:
             assert planned.unsupported is None, (command, planned.unsupported)
 
 
+def test_no_command_asks_for_a_framework_where_it_does_not_run() -> None:
+    runs = [made("seq2seq", 8, 1.0, framework="mxnet"), made("seq2seq", 8, 1.0, framework="pytorch")]
+    commands = [missing.command for found in all_findings(Evidence(runs)) for missing in found.missing]
+    assert any("framework=mxnet,pytorch hardware=cpu" in command for command in commands)
+    assert any("single_gpu" in command for command in commands)
+    assert not any("mxnet" in command and "hardware=single_gpu" in command for command in commands)
+
+
 def test_no_run_gives_no_verdict() -> None:
     for found in all_findings(Evidence([])):
         assert found.verdict == UNKNOWN and found.missing and not found.rows

@@ -5,7 +5,7 @@ from collections import defaultdict
 from tbd.analysis.curves import Curve
 from tbd.analysis.evidence import Evidence, shown, times
 from tbd.analysis.finding import FAILS, HOLDS, UNKNOWN, Case, Finding, Missing
-from tbd.analysis.missing import frameworks, sweep
+from tbd.analysis.missing import frameworks, hardware, sweep
 from tbd.analysis.pictures import bars, unit_of
 from tbd.analysis.suite import SUITE
 from tbd.analysis.values import Value, above, ratio
@@ -47,7 +47,7 @@ def finding(evidence: Evidence) -> Finding:
 
 
 def _command(model: str, evidence: Evidence) -> str:
-    own = frameworks(model, evidence.runs)
+    own = frameworks(model, evidence.runs, hardware(evidence.runs))
     return sweep(model, evidence.runs, among=[*own, *(n for n in ("pytorch", "tensorflow", "jax") if n not in own)][:3])
 
 

@@ -3,7 +3,13 @@
 import argparse
 import json
 import sys
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tbd.analysis.comparison import Comparison
+    from tbd.analysis.runs import Library
 
 EXIT_OK = 0
 EXIT_USAGE = 2
@@ -22,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all of it as JSON (- for standard output)")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write it for a pull request (- as above)")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write it as a page that stands alone")
+    parser.add_argument(
+        "--log", action="store_true", help="log page, JSON and Markdown to the sweep that the runs are of, in MLflow"
+    )
     options = parser.parse_args(arguments)
     if len(options.words) < 2:
         parser.error("two runs at least are needed to compare")
@@ -55,7 +64,28 @@ def main(arguments: list[str] | None = None) -> int:
         print(printed[0](), end="")
     else:
         shown.terminal(comparison)
+    if options.log:
+        print(log(library, comparison), file=sys.stderr)
     return EXIT_OK
+
+
+def log(library: "Library", comparison: "Comparison") -> str:
+    """Put it into MLflow, in a folder of the sweep's run that is called by the runs; tells what became of it."""
+    from tbd.analysis import comparison_page, shown
+    from tbd.analysis.publishing import publish
+
+    texts = {
+        "comparison.html": comparison_page.page(comparison),
+        "comparison.json": json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n",
+        "comparison.md": shown.markdown(comparison),
+    }
+    runs = [run for side in comparison.sides for run in side.runs]
+    name = "-".join(side.runs[0].id[:8] for side in comparison.sides)
+    with tempfile.TemporaryDirectory(prefix="tbd-") as folder:
+        files = [Path(folder, file) for file in texts]
+        for file in files:
+            file.write_text(texts[file.name])
+        return publish(library, runs, files, f"comparisons/{name}")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def write(library: "Library", title: str, runs: "list[Run]", output: Path) -> in
     for finding in report.findings:
         print(f"{finding.number:2}. {finding.verdict:15}  {finding.claim}")
     print(f"report   {output}, its data {', '.join(path.name for path in list(files)[1:])}")
-    print(publish(library, runs, report.to_markdown(), list(files), "report"))
+    print(publish(library, runs, list(files), "report", report.to_markdown()))
     return EXIT_OK
 
 

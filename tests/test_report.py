@@ -59,6 +59,24 @@ def test_without_a_filter_it_is_of_the_newest_sweep_and_goes_to_its_run(swept: P
     assert "| 13. Network bandwidth" in sweep.data.tags["mlflow.note.content"]
 
 
+def test_a_comparison_goes_to_the_sweeps_run_where_that_is_asked_for(
+    swept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    from tbd.compare import main
+
+    jobs = [path.name for path in sorted((swept / "runs").iterdir()) if "resnet50" in path.name][:2]
+    monkeypatch.chdir(swept)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert main([*jobs, "--log"]) == 0
+    (sweep,) = [run for run in mlflow_runs(swept) if run.data.tags["tbd.kind"] == "sweep"]
+    client = MlflowClient(f"sqlite:///{swept / 'mlflow.db'}")
+    (folder,) = client.list_artifacts(sweep.info.run_id, "comparisons")
+    names = {file.path.rpartition("/")[2] for file in client.list_artifacts(sweep.info.run_id, folder.path)}
+    assert names == {"comparison.html", "comparison.json", "comparison.md"}
+
+
 def test_a_filter_chooses_and_the_output_is_where_it_is_asked_for(swept: Path, report: Command) -> None:
     code, out, error = report(swept, "params.seed = '7'", "--output", "one.html")
     assert code == 0, error

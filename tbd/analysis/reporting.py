@@ -16,6 +16,7 @@ from tbd.analysis.finding import Finding
 from tbd.analysis.observations import all_findings
 from tbd.analysis.runs import Run
 from tbd.analysis.sections import SECTIONS, Section, recommendations
+from tbd.worker import status
 
 FACTS = ("name", "run_id", "spool_id", "status", "start", "model", "framework", "batch_size", "unit")
 
@@ -42,6 +43,25 @@ class Report:
     @cached_property
     def sections(self) -> list[Section]:
         return [*(section(self.evidence) for section in SECTIONS), recommendations(self.advice)]
+
+    @property
+    def notes(self) -> list[str]:
+        """What whoever reads the verdicts must know of the runs."""
+        ok = [run for run in self.runs if run.status == status.OK]
+        small = sum(run.params.get("model.size") == "small" for run in ok)
+        once = sum(run.params.get("measure.repeats") == "1" for run in ok)
+        notes = []
+        if small:
+            notes.append(
+                f"{small} of {len(ok)} runs are of small networks (model.size=small): they show that everything runs, "
+                "and nothing of the models whose names they have."
+            )
+        if once:
+            notes.append(
+                f"{once} of {len(ok)} runs have one timing pass: their intervals hold nothing of what differs from one "
+                "start of a program to the next, which may be several per cent. measure=standard has three."
+            )
+        return notes
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each run: what it is, its settings, its figures."""
@@ -81,6 +101,7 @@ class Report:
         whole = {
             "schema": 1,
             "title": self.title,
+            "notes": self.notes,
             "observations": [dataclasses.asdict(finding) for finding in self.findings],
             "sections": [dataclasses.asdict(section) for section in self.sections],
             "recommendations": tried,
@@ -95,6 +116,8 @@ class Report:
         return "\n".join(
             [
                 f"{len(self.runs)} runs: {self.title}. The whole report is among the artifacts, in the folder report.",
+                "",
+                *(f"- {note}" for note in self.notes),
                 "",
                 *lines,
             ]

@@ -174,7 +174,7 @@ class Library:
 
     def sweeps(self, experiment: str | None = None) -> list[Run]:
         """Every sweep, oldest first."""
-        return self._search("", experiment, "sweep")
+        return self._search("tags.`tbd.kind` = 'sweep'", experiment, "sweep")
 
     def jobs_of(self, sweep: Run) -> list[Run]:
         """The sweep's runs, in the order in which they began."""

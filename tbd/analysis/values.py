@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from tbd.analysis.runs import Run
 from tbd.measure.metrics import find as metric_of
@@ -37,7 +37,7 @@ def value(runs: Sequence[Run], metric: str) -> Value | None:
     values = [run.metrics[metric] for run in found]
     mean = math.fsum(values) / len(values)
     if len(values) >= 3:
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * float(np.std(values, ddof=1))
+        half = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * float(np.std(values, ddof=1))
         half /= math.sqrt(len(values))
         return Value(mean, max(0.0, mean - half), mean + half, len(values))
     ends = metric_of(metric).interval

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import t as student
 
 from tbd.measure.events import Absent
 
@@ -43,6 +42,9 @@ def interval(
     and Smith, Applied Regression Analysis (3rd ed. 1998), section 3.2. It takes the peaks to scatter about a line alike
     at every size. Raises Absent with fewer than three sizes, or where they are too near to no line at all.
     """
+    # imported here, since every command reads this file and few need it
+    from scipy.special import stdtrit
+
     sizes, values = np.array(batch_sizes, dtype=np.float64), np.array(peaks, dtype=np.float64)
     if len(np.unique(sizes)) < 3:
         raise Absent("an interval needs the peaks of at least three batch sizes")
@@ -50,7 +52,7 @@ def interval(
     mean, freedom = sizes.mean(), len(sizes) - 2
     spread = ((sizes - mean) ** 2).sum()
     residual = ((values - fixed - slope * sizes) ** 2).sum() / freedom
-    noise = student.ppf((1 + confidence) / 2, freedom) ** 2 * residual
+    noise = float(stdtrit(freedom, (1 + confidence) / 2)) ** 2 * residual
     above = limit - fixed - slope * mean
     # the bounds as a quadratic equation in n - mean
     square = slope**2 - noise / spread

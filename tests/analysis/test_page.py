@@ -117,6 +117,15 @@ def test_the_data_are_the_runs(report: Report) -> None:
     assert {one["name"] for one in whole["recommendations"]} >= {"batch too small"}
 
 
+def test_what_verdicts_on_a_first_look_are_worth_is_said() -> None:
+    first_look = Report(
+        "a look", [made("wgan", 8, 1.0, params={"model.size": "small", "measure.repeats": "1"}), made()]
+    )
+    small, once = first_look.notes
+    assert small.startswith("1 of 2 runs are of small networks") and once.startswith("1 of 2 runs have one timing pass")
+    assert all(note in text for note in first_look.notes for text in (page(first_look), first_look.to_markdown()))
+
+
 def test_a_report_on_nothing_says_so() -> None:
     text = page(Report("nothing", []))
     assert text.count("not enough data") >= 13

@@ -12,6 +12,7 @@ from tbd.analysis.values import above, ratio
 CLAIM = "Network bandwidth must be large enough for scaling across machines."
 PAPER = "Recalled: over 1 Gb Ethernet several machines were slower than one GPU; over InfiniBand and PCIe they scaled."
 NETWORK = "tbd.network"  # the tag that names what joins the machines; NVLink or PCIe within one
+OVER_A_NETWORK = "experiment=network hardware.network=NAME hardware.nodes=1,2"
 CRITERION = (
     "Where the same model ran on as many machines over two networks: the efficiency over the one is below that over "
     "the other, beyond the intervals. Efficiency: throughput by that of one device with the same batch, by the number "
@@ -43,8 +44,8 @@ def finding(evidence: Evidence) -> Finding:
     missing = [
         Missing("one device of the same kind", sweep("resnet50", evidence.runs, on="single_gpu", batch_sizes=())),
         Missing(
-            "several machines, over each network that there is",
-            sweep("resnet50", evidence.runs, on="multi_node", batch_sizes=()),
+            "several machines, and one beside them, over each network that there is (docs/network.md)",
+            sweep("resnet50", evidence.runs, on="multi_node", batch_sizes=(), more=OVER_A_NETWORK),
         ),
     ]
     return Finding(

@@ -6,13 +6,14 @@ The same command goes on where it stopped, on another day or another machine of 
 folder is not made again. A line a run, with what can't be right of its figures (gpu.py) below it. In the folder are
 
     runs/MODEL-FRAMEWORK-PRECISION-bBATCH.tar.xz    a run's folder, without its trace and what can be computed again
-    report.html, report.csv, findings.txt           of all of them, by tbd.report: with --report
+    report.html, report.csv, tables.md              of all of them, by tbd.report: with --report
 
 Each framework's environment is its own, or with --python FRAMEWORK=INTERPRETER a ready one.
 """
 
 import argparse
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -24,15 +25,14 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from gpu import wrong
-
+from benchmarks.gpu import wrong
 from tbd import frameworks
 
 ROOT = Path(__file__).parent.parent
-# What of a run is kept: enough to compute all but the figures of its trace again, and those are in figures.json.
+# What of a run is kept: enough to compute all but the figures of its trace and its memory again, and those are in
+# figures.json.
 KEPT = (
     "run.json", "request.json", "config.yaml", "environment.txt", "events.jsonl", "controller.jsonl", "figures.json",
-    "memory.json",
 )  # fmt: skip
 # By what they say of each other: convolutions against recurrence and attention first, as the paper's findings do.
 MODELS = ("resnet50", "seq2seq", "inception_v3", "transformer", "wgan", "a3c", "faster_rcnn", "deep_speech2")
@@ -128,22 +128,34 @@ def report(results: Path) -> int:
         print(done.stdout, done.stderr, sep="")
         for name in ("report.html", "report.csv") if done.returncode == 0 else ():
             (results / name).write_bytes(Path(folder, name).read_bytes())
-        findings = [line for line in done.stdout.splitlines() if line[:3].strip(" .").isdigit()]
-        (results / "findings.txt").write_text("\n".join(findings) + "\n")
+        if done.returncode == 0:
+            (results / "tables.md").write_text(tables(Path(folder, "runs"), done.stdout))
     return done.returncode
 
 
-def shown(metrics: dict[str, float]) -> str:
-    """The run's figures in a line: those of HEAD."""
-    return " ".join(format(metrics.get(name, float("nan")), form) for name, _, form in COLUMNS)
+def tables(runs: Path, said: str) -> str:
+    """The runs' figures and the verdicts that tbd.report printed, in Markdown."""
+    lines = ["| run | steps | " + " | ".join(title for _, title, _ in COLUMNS) + " |"]
+    lines.append("|---|" + "---:|" * (len(COLUMNS) + 1))
+    for spool in sorted(path.parent for path in runs.glob("*/run.json")):
+        figures, asked = (json.loads((spool / f"{name}.json").read_text()) for name in ("figures", "request"))
+        made = Job(asked["model"]["name"], asked["framework"]["name"], asked["precision"], asked["batch_size"])
+        lines.append(f"| {made.name} | {asked['measure']['steps']} | " + " | ".join(shown(figures["metrics"])) + " |")
+    findings = [line.strip() for line in said.splitlines() if line[:3].strip(" .").isdigit()]
+    return "# Figures\n\n" + "\n".join(lines) + "\n\n## Findings\n\n" + "\n".join(findings) + "\n"
 
 
-COLUMNS = (
-    ("throughput", "items/s", "10.1f"), ("step_time_p50_ms", "p50 ms", "8.2f"), ("mfu", "mfu", "6.3f"),
-    ("gpu_compute_utilization", "util", "6.3f"), ("sm_utilization", "sm", "6.3f"),
-    ("tensor_utilization", "tensor", "6.3f"), ("fp32_utilization", "fp32", "6.3f"),
-    ("memory/peak_mb", "peak MB", "9.1f"), ("memory/feature_maps_share", "maps", "6.3f"),
-    ("energy_j_per_item", "J/item", "8.4f"),
+def shown(metrics: dict[str, float]) -> list[str]:
+    """The run's figures in COLUMNS; "-" where it has none."""
+    return [format(metrics[name], form) if name in metrics else "-" for name, _, form in COLUMNS]
+
+
+COLUMNS = (  # a figure, its heading, its form
+    ("throughput", "items/s", ".1f"), ("step_time_p50_ms", "p50 ms", ".2f"), ("mfu", "mfu", ".3f"),
+    ("gpu_compute_utilization", "util", ".3f"), ("sm_utilization", "sm", ".3f"),
+    ("tensor_utilization", "tensor", ".3f"), ("fp32_utilization", "fp32", ".3f"),
+    ("memory/peak_mb", "peak MB", ".1f"), ("memory/feature_maps_share", "maps", ".3f"),
+    ("energy_j_per_item", "J/item", ".4f"),
 )  # fmt: skip
 
 
@@ -180,7 +192,7 @@ def main() -> int:
     if arguments.list:
         print(*(job.name for job in chosen), sep="\n")
         return 0
-    print(f"{'run':38} {'took s':>6} ", " ".join(f"{title:>{form.split('.')[0]}}" for _, title, form in COLUMNS))
+    print(f"{'run':38} {'took s':>6}", *(f"{title:>8}" for _, title, _ in COLUMNS))
     for job in chosen:
         if time.monotonic() - begun > arguments.seconds:
             print(f"out of time before {job.name}")
@@ -194,7 +206,7 @@ def main() -> int:
                 print(f"{job.name:38} {took:6.1f}  ended with {code}: {said}", flush=True)
                 continue
             found, metrics = wrong(spool, job.model, job.precision, None)
-            print(f"{job.name:38} {took:6.1f} ", shown(metrics), flush=True)
+            print(f"{job.name:38} {took:6.1f}", *(f"{text:>8}" for text in shown(metrics)), flush=True)
             for text in found:
                 failed = failed or not text.startswith("warning")
                 print("   ", text, flush=True)

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     from tbd.analysis import comparison_page, shown
 
     comparison = compare(sides)
-    texts = {
+    texts: dict[Path | None, Callable[[], str]] = {
         options.json: lambda: json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n",
         options.markdown: lambda: shown.markdown(comparison),
         options.html: lambda: comparison_page.page(comparison),

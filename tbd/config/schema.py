@@ -36,7 +36,7 @@ class Measure:
     warmup_max_steps: int = 30
     trace_steps: int = 2
     peak: bool = True
-    peak_max_age_days: float = 30.0  # an older one is measured anew; 0: always
+    peak_max_age_days: float = 30.0  # a GPU's older one is measured anew; 0: always
     repeats: int = 1
     find_max_batch: bool = False
     memory_limit_mb: float | None = None

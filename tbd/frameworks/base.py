@@ -100,16 +100,18 @@ class Framework(object):
         return isinstance(error, MemoryError)
 
     def matrix_product(self, size):
-        """A function without arguments that multiplies two (size, size) matrices in the run's products' type and waits.
+        """A function of `times` that multiplies two (size, size) matrices in the run's products' type so often, and
+        then waits.
 
-        What the device's measured peak comes from: 2 size^3 operations a call.
+        What the device's measured peak comes from: 2 size^3 operations each time.
         """
         raise NotImplementedError
 
     def memory_copy(self, size):
-        """A function without arguments that copies `size` bytes (a multiple of 4) within the device's memory and waits.
+        """A function of `times` that copies `size` bytes (a multiple of 4) within the device's memory so often, and
+        then waits.
 
-        What the device's measured memory bandwidth comes from: a call reads size bytes and writes as many.
+        What the device's measured memory bandwidth comes from: each time size bytes are read and as many written.
         """
         raise NotImplementedError
 

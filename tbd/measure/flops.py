@@ -54,7 +54,7 @@ def mfu(achieved: float, peak: float) -> float:
     if share > 1:
         raise Absent(
             f"achieved {achieved:.4g} TFLOP/s is more than the measured peak of {peak:.4g}: "
-            "the peak was disturbed (measure.peak_max_age_days=0 measures it anew), or the network does less work than "
-            "its formula says"
+            "the peak was disturbed (on a GPU measure.peak_max_age_days=0 measures it anew), or the network does less "
+            "work than its formula says"
         )
     return share

@@ -138,9 +138,11 @@ def timing(framework, training, source, request, events):
             measure_peak(framework, request, events)
 
 
-# A product of 2048 keeps a 2-core CPU busy for about 0.1 s: long against its overhead, short enough to repeat.
 PEAK_SIZE = {"cpu": 2048, "gpu": 8192}
 PEAK_REPEATS = 5
+# A wait for a GPU costs up to 0.25 ms (JAX on an H200, where a product of 8192 in bf16 takes 1.3 ms): so many times are
+# enqueued before it that it is a two-hundredth.
+PEAK_S = 0.05
 COPY_BYTES = {"cpu": 2**27, "gpu": 2**30}  # beyond what caches hold
 
 
@@ -164,14 +166,16 @@ def measure_peak(framework, request, events):
 
 
 def times_of(work):
-    """Seconds of PEAK_REPEATS calls, after one that warms up."""
-    work()
-    seconds = []
-    for _ in range(PEAK_REPEATS):
-        begin = time.monotonic()
-        work()
-        seconds.append(time.monotonic() - begin)
-    return seconds
+    """Seconds that the work takes once, PEAK_REPEATS of them, each the mean over about PEAK_S."""
+    work(1)  # warms up
+    times = max(1, math.ceil(PEAK_S / max(seconds_of(work, 1), 1e-6)))
+    return [seconds_of(work, times) / times for _ in range(PEAK_REPEATS)]
+
+
+def seconds_of(work, times):
+    begin = time.monotonic()
+    work(times)
+    return time.monotonic() - begin
 
 
 def trace(framework, training, source, request, events):

@@ -1,10 +1,12 @@
-"""What a device can do at best, measured once and kept: a file in the folder that the request names (`peaks`) for each
-device, driver, framework with its version, precision, threads, and number of ranks that measure side by side."""
+"""What a GPU can do at best, measured once and kept: a file in the folder that the request names (`peaks`) for each
+device, driver, framework with its version, precision, and number of ranks that measure side by side.
+
+A CPU's is measured in every run: others work on it too, and what one run finds there says little of another's.
+"""
 
 import hashlib
 import json
 import os
-import platform
 import time
 
 DRIVER = "/proc/driver/nvidia/version"  # its first line names the driver (NVIDIA driver README, "proc interface")
@@ -15,20 +17,17 @@ UNDISTURBED = 1.1
 
 
 class Kept(object):
-    """The file of this run's device; without a folder in the request nothing is kept."""
+    """The file of this run's GPU; without a folder in the request, and for a CPU, nothing is kept."""
 
     def __init__(self, framework, request, sizes):
         self.max_age_s = request["measure"].get("peak_max_age_days", 0) * DAY_S
         self.path = None
-        if request.get("peaks"):
-            devices = framework.devices()
+        if request.get("peaks") and request["hardware"]["device"] == "gpu":
             self.key = {
-                "devices": devices,
-                "host": platform.node() if devices[0]["kind"] == "cpu" else "",  # a GPU has its uuid
-                "driver": driver() if devices[0]["kind"] == "gpu" else "",
+                "devices": framework.devices(),
+                "driver": driver(),
                 "framework": [framework.name, framework.version()],
                 "precision": request["precision"],
-                "threads": request["hardware"]["threads"],
                 "ranks": request["world_size"],
                 "sizes": sizes,
             }

@@ -46,8 +46,8 @@ def timing_facts(framework, folder):
     with training.tracing(os.path.join(folder, "trace.json.gz")):
         training.step(seq2seq.synthetic_batch(4, random))
         training.wait()
-    framework.matrix_product(8)()
-    framework.memory_copy(1024)()
+    framework.matrix_product(8)(2)
+    framework.memory_copy(1024)(2)
     return {
         "losses": [training.losses(), training.losses()],
         "graphs": training.updates[0].train.experimental_get_tracing_count(),

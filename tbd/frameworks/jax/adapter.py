@@ -87,8 +87,10 @@ class Jax(Framework):
         a, b = (self.jax.random.uniform(key, (size, size), self.products) for key in keys)
         multiply = self.jax.jit(numpy.matmul)
 
-        def product():
-            multiply(a, b).block_until_ready()
+        def product(times):
+            for _ in range(times):
+                last = multiply(a, b)
+            last.block_until_ready()
 
         return product
 
@@ -97,9 +99,11 @@ class Jax(Framework):
         # into the memory of the donated target: new pages would cost more than the copy
         copied = self.jax.jit(lambda source, target: self.jax.numpy.copy(source), donate_argnums=1, keep_unused=True)
 
-        def copy():
+        def copy(times):
             nonlocal target
-            target = copied(source, target).block_until_ready()
+            for _ in range(times):
+                target = copied(source, target)
+            target.block_until_ready()
 
         return copy
 

@@ -67,8 +67,9 @@ class MXNet(Framework):
         a, b = (nd.random.uniform(shape=(size, size), dtype=self.dtype) for _ in range(2))
         out = nd.empty((size, size), dtype=self.dtype)
 
-        def product():
-            nd.dot(a, b, out=out)
+        def product(times):
+            for _ in range(times):
+                nd.dot(a, b, out=out)
             out.wait_to_read()
 
         return product
@@ -76,8 +77,9 @@ class MXNet(Framework):
     def memory_copy(self, size):
         source, target = (self.mxnet.nd.ones(size // 4) for _ in range(2))
 
-        def copy():
-            source.copyto(target)
+        def copy(times):
+            for _ in range(times):
+                source.copyto(target)
             target.wait_to_read()
 
         return copy

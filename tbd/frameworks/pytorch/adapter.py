@@ -66,8 +66,9 @@ class PyTorch(Framework):
         a, b = (torch.rand(size, size, dtype=self.products, device=self.device) for _ in range(2))
         out = torch.empty_like(a)
 
-        def product():
-            torch.mm(a, b, out=out)
+        def product(times):
+            for _ in range(times):
+                torch.mm(a, b, out=out)
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
 
@@ -77,8 +78,9 @@ class PyTorch(Framework):
         # ones: memory that only was zero need not be there at all
         source, target = (torch.ones(size // 4, device=self.device) for _ in range(2))
 
-        def copy():
-            target.copy_(source)
+        def copy(times):
+            for _ in range(times):
+                target.copy_(source)
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
 

@@ -100,8 +100,10 @@ class TensorFlow(Framework):
         with tf.device(self.device):
             a, b = (tf.random.uniform([size, size], dtype=self.products) for _ in range(2))
 
-        def product():
-            self.wait_for(tf.matmul(a, b))
+        def product(times):
+            for _ in range(times):
+                last = tf.matmul(a, b)
+            self.wait_for(last)
 
         return product
 
@@ -110,8 +112,9 @@ class TensorFlow(Framework):
         with tf.device(self.device):
             source, target = (tf.Variable(tf.ones([size // 4])) for _ in range(2))
 
-        def copy():
-            target[:].assign(source)  # in place: as a whole it would only take the other's memory
+        def copy(times):
+            for _ in range(times):
+                target[:].assign(source)  # in place: as a whole it would only take the other's memory
             self.wait_for(target)
 
         return copy

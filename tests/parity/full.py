@@ -80,7 +80,7 @@ def compared(cell):
     """A cell's columns of the report."""
     try:
         reference = of_pytorch(cell.network, "fp64")
-        own = of_pytorch(cell.network, "fp32") if cell.precision == "fp32" else None
+        own = [of_pytorch(cell.network, "fp32")] if cell.precision == "fp32" else []
         found = observed(cell, keep=cell.framework == "pytorch")
     except AssertionError as failure:
         return ["", "", "", "", f"{NOT_RUN}: " + str(failure).strip().splitlines()[-1].replace("|", "/")]
@@ -95,7 +95,7 @@ def figures(found, reference, own):
     wrong = compare.failures(found, reference, own)
     if compare.different_arrays(found, reference):
         return ["differ", "", "", "", f"{len(wrong)} arrays differ: {wrong[0]}"]
-    errors, own_errors = compare.errors(found, reference), compare.errors(own, reference) if own is not None else {}
+    errors, own_errors = compare.errors(found, reference), compare.largest_errors(own, reference)
 
     def worst(kind):
         of_kind = [key for key in errors if key.startswith(kind)]

@@ -1,6 +1,7 @@
 """What one framework makes of a model: run inside that framework's environment.
 
-    python tests/parity/observe.py REQUEST.json FOLDER [--steps N] [--same] [--faults] [--learn] [--also PRECISION ...]
+    python tests/parity/observe.py REQUEST.json FOLDER [--steps N] [--same] [--faults] [--own-kernels] [--learn]
+                                   [--also PRECISION ...]
 
 From the canonical weights of the request's seed (tests/models/known) and one synthetic batch of its batch size, in
 its precision, FOLDER/right.npz:
@@ -14,12 +15,14 @@ its precision, FOLDER/right.npz:
 
 With --same also FOLDER/NAME.npz with the same of the batch in each other form (SAME in tests/models/known) that must
 change nothing. With --faults also FOLDER/FAULT.npz for each deliberate mistake (tests/parity/faults.py) that the
-network can have. With --learn also FOLDER/learning.npz: `losses` of training on the synthetic source for the model's
-LEARNING_STEPS. With --also PRECISION ... also FOLDER/PRECISION.npz with loss and gradients alone, in each of these
-precisions.
+network can have. With --own-kernels, of PyTorch, also FOLDER/own_kernels.npz with the same by its own kernels, where
+else it takes oneDNN's. With --learn also FOLDER/learning.npz: `losses` of training on the synthetic source for the
+model's LEARNING_STEPS. With --also PRECISION ... also FOLDER/PRECISION.npz with loss and gradients alone, in each of
+these precisions.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -84,6 +87,18 @@ def observe(framework, request, fault, steps, right=None):
     return fault.observation(found, specification, arrays)
 
 
+class OwnKernels(faults.Fault):
+    """No mistake: PyTorch by its own kernels, as good a float32 as oneDNN's, and rounded in another order."""
+
+    @contextlib.contextmanager
+    def planted(self):
+        import torch
+
+        torch.backends.mkldnn.enabled = False
+        yield
+        torch.backends.mkldnn.enabled = True
+
+
 def is_shown(found, right):
     """Whether losses or gradients differ by more than SHOWN."""
     early = {key: array for key, array in right.items() if key.startswith(("loss/", "gradient/"))}
@@ -124,6 +139,7 @@ def main():
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--same", action="store_true")
     parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--own-kernels", action="store_true")
     parser.add_argument("--learn", action="store_true")
     parser.add_argument("--also", nargs="*", default=[], metavar="PRECISION")
     arguments = parser.parse_args()
@@ -142,6 +158,8 @@ def main():
         save(name, form)
     for name, fault in sorted(faults.of_specification(specification_of(request)).items()) if arguments.faults else ():
         save(name, fault, right)
+    if arguments.own_kernels:
+        save("own_kernels", OwnKernels)
     if arguments.learn:
         numpy.savez(os.path.join(arguments.folder, "learning.npz"), **learn(framework, request))
     for precision in arguments.also:

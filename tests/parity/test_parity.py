@@ -27,6 +27,12 @@ def reference(observation):
     return lambda network: observation(network, "pytorch", "fp64")
 
 
+@pytest.fixture
+def own(observation):
+    """A function: PyTorch's observations of a network in float32, by oneDNN's kernels and by its own."""
+    return lambda network: [observation(network, "pytorch", "fp32", kernels) for kernels in ("right", "own_kernels")]
+
+
 @pytest.mark.parametrize(("network", "framework"), CELLS)
 def test_float64_agrees(network, framework, observation, reference):
     wrong = compare.failures(observation(network, framework, "fp64"), reference(network))
@@ -34,9 +40,8 @@ def test_float64_agrees(network, framework, observation, reference):
 
 
 @pytest.mark.parametrize(("network", "framework"), CELLS)
-def test_float32_agrees_as_well_as_pytorch_does(network, framework, observation, reference):
-    own = observation(network, "pytorch", "fp32")
-    wrong = compare.failures(observation(network, framework, "fp32"), reference(network), own)
+def test_float32_agrees_as_well_as_pytorch_does(network, framework, observation, reference, own):
+    wrong = compare.failures(observation(network, framework, "fp32"), reference(network), own(network))
     assert not wrong, "differs from PyTorch by more than float32 does:\n" + "\n".join(wrong)
 
 
@@ -47,24 +52,22 @@ def test_another_form_of_the_batch_changes_nothing(form, network, framework, obs
 
 @pytest.mark.parametrize(("network", "framework", "precision"), [(n, f, p) for n, f in CELLS for p in mixed(f)])
 def test_mixed_precision_is_rounded_and_no_more(network, framework, precision, observation, reference):
-    own = observation(network, "pytorch", "fp32")
+    of_fp32 = observation(network, "pytorch", "fp32")
     wrong = compare.mixed_failures(
-        observation(network, framework, "fp32", precision), reference(network), own, precision
+        observation(network, framework, "fp32", precision), reference(network), of_fp32, precision
     )
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_the_calibration_of_float32_is_no_free_pass(network, observation, reference):
+def test_the_calibration_of_float32_is_no_free_pass(network, reference, own):
     """Three times the largest of PyTorch's own errors is still far below what a real mistake makes."""
-    own = compare.errors(observation(network, "pytorch", "fp32"), reference(network))
-    assert max(own.values()) < 1e-3
+    assert max(compare.largest_errors(own(network), reference(network)).values()) < 1e-3
 
 
 @pytest.mark.parametrize(("fault", "network", "framework"), PLANTED)
-def test_a_planted_fault_fails(fault, network, framework, observation, reference):
-    own = observation(network, "pytorch", "fp32")
-    assert compare.failures(observation(network, framework, "fp32", fault), reference(network), own) != []
+def test_a_planted_fault_fails(fault, network, framework, observation, reference, own):
+    assert compare.failures(observation(network, framework, "fp32", fault), reference(network), own(network)) != []
 
 
 def test_other_initial_weights_fail_though_training_goes_the_same_way(observation, reference):

@@ -24,7 +24,7 @@ metric; it is lost where the server has it not exactly as the spool gives it, an
 more. Files were downloaded and held against SHA256SUMS and the spool. Runs must be there once, with the right status.
 
 `make server-faults` writes a row for each fault; a row says when, and on a machine of how many cores. A fault of
-`tests/faults/server_faults.py` that has no row here has not been run for this table yet.
+`tests/faults/server_faults.py` that has no row here has not been run to a clean end yet.
 
 | fault | runs | points | lost | duplicated | files | wrong files | else | when |
 |---|---|---|---|---|---|---|---|---|

@@ -69,7 +69,8 @@ def srun(hardware: Mapping[str, Any], name: str, agent: list[str]) -> list[str]:
     command = ["srun", f"--job-name={name}", f"--nodes={hardware['nodes']}", f"--ntasks={hardware['nodes']}"]
     if "SLURM_STEP_ID" in os.environ:
         command.append("--overlap")  # the step that this process is itself holds what it would wait for
-    command += ["--ntasks-per-node=1", "--unbuffered", "--kill-on-bad-exit=1", "--wait=30", "--input=none"]
+    # a node may have to write a large trace after the others are done: bad ends are what ends all (srun(1), --wait)
+    command += ["--ntasks-per-node=1", "--unbuffered", "--kill-on-bad-exit=1", "--wait=0", "--input=none"]
     if hardware["threads"] > 1 or ranks > 1:
         command.append(f"--cpus-per-task={hardware['threads'] * ranks}")
     if hardware["device"] == "gpu":

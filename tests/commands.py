@@ -74,9 +74,9 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def train(folder: Path, *overrides: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """`python -m tbd.train` to its end."""
+    """`python -m tbd.train` to its end, which has to come before pytest's own limit for a test."""
     process = start(folder, *overrides, **variables)
-    out, error = ended(process, 300.0)
+    out, error = ended(process, 570.0)
     return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
 

@@ -132,14 +132,14 @@ def too_much():
 def trace_facts(framework, folder):
     """Traced are a step of an update by CNTK's own learner, and one by a network of operators."""
     _, training, _, batches = trained(framework)
-    with training.tracing(os.path.join(folder, "own.json.gz")):
+    with training.tracing(os.path.join(folder, "network.json.gz")):
         training.step(batches[0])
-    seq2seq = models.create("seq2seq", {"size": "small"})
-    network = framework.build(seq2seq, seq2seq.initial_weights(1))
-    arrays = seq2seq.synthetic_batch(4, numpy.random.RandomState(1))
-    network.step(arrays)
-    with network.tracing(os.path.join(folder, "network.json.gz")):
-        network.step(arrays)
+    transformer = models.create("transformer", {"size": "small"})
+    own = framework.build(transformer, transformer.initial_weights(1))
+    arrays = transformer.synthetic_batch(256, numpy.random.RandomState(1))
+    own.step(arrays)
+    with own.tracing(os.path.join(folder, "own.json.gz")):
+        own.step(arrays)
     return {
         "other_error": framework.out_of_memory(error_of(lambda: training.step({"images": numpy.zeros((4, 2, 2, 3))}))),
         "out_of_memory": framework.out_of_memory(error_of(too_much)),

@@ -33,9 +33,9 @@ class Rule:
         self.scalars = []
         self.copies = ()  # the Constants into which the learner copies the gradients
 
-    def learners(self, weights):
-        """CNTK's learners of the weights of `parameters`."""
-        return [C.learners.universal(lambda w, g: self.update(w, g), weights)]  # it counts arguments
+    def learner(self, weights):
+        """CNTK's learner of the weights of `parameters`."""
+        return C.learners.universal(lambda w, g: self.update(w, g), weights)  # it counts arguments
 
     def numbers(self, step):
         """What the scalars are in the step of that number."""
@@ -151,7 +151,7 @@ class OwnAdam(Rule):
         super().__init__(optimizer, parameters)
         self.updates = 0
 
-    def learners(self, weights):
+    def learner(self, weights):
         o = self.optimizer
         self.state = {"moment1": weights, "moment2": weights}  # each as large as these
         momentum, variance_momentum = (
@@ -159,7 +159,7 @@ class OwnAdam(Rule):
             for beta in (o.beta1, o.beta2)
         )
         self.own = C.adam(weights, always(1.0), momentum, True, variance_momentum, epsilon=o.epsilon)
-        return [self.own]
+        return self.own
 
     def begin(self, step):
         self.updates += 1

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,24 +45,20 @@ def main(arguments: list[str] | None = None) -> int:
     except NoRun as error:
         print(f"tbd.compare: {error}", file=sys.stderr)
         return EXIT_USAGE
-    from tbd.analysis import comparison_page, shown
+    from tbd.analysis import shown
 
     comparison = compare(sides)
-    texts: dict[Path | None, Callable[[], str]] = {
-        options.json: lambda: json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n",
-        options.markdown: lambda: shown.markdown(comparison),
-        options.html: lambda: comparison_page.page(comparison),
-    }
+    texts = {options.json: as_json, options.markdown: as_markdown, options.html: as_html}
     try:
         for path, text in texts.items():
             if path is not None and str(path) != "-":
-                path.write_text(text())
+                path.write_text(text(comparison))
     except OSError as error:
         print(f"tbd.compare: {error.filename}: {error.strerror}", file=sys.stderr)
         return EXIT_USAGE
     printed = [text for path, text in texts.items() if str(path) == "-"]
     if printed:
-        print(printed[0](), end="")
+        print(printed[0](comparison), end="")
     else:
         shown.terminal(comparison)
     if options.log:
@@ -70,22 +66,36 @@ def main(arguments: list[str] | None = None) -> int:
     return EXIT_OK
 
 
+def as_json(comparison: "Comparison") -> str:
+    return json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n"
+
+
+def as_markdown(comparison: "Comparison") -> str:
+    from tbd.analysis import shown
+
+    return shown.markdown(comparison)
+
+
+def as_html(comparison: "Comparison") -> str:
+    from tbd.analysis import comparison_page
+
+    return comparison_page.page(comparison)
+
+
+FORMS: "Mapping[str, Callable[[Comparison], str]]" = {"json": as_json, "md": as_markdown, "html": as_html}
+
+
 def log(library: "Library", comparison: "Comparison") -> str:
     """Put it into MLflow, in a folder of the sweep's run that is called by the runs; tells what became of it."""
-    from tbd.analysis import comparison_page, shown
     from tbd.analysis.publishing import publish
 
-    texts = {
-        "comparison.html": comparison_page.page(comparison),
-        "comparison.json": json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n",
-        "comparison.md": shown.markdown(comparison),
-    }
     runs = [run for side in comparison.sides for run in side.runs]
     name = "-".join(side.runs[0].id[:8] for side in comparison.sides)
     with tempfile.TemporaryDirectory(prefix="tbd-") as folder:
-        files = [Path(folder, file) for file in texts]
-        for file in files:
-            file.write_text(texts[file.name])
+        files = []
+        for suffix, text in FORMS.items():
+            files.append(Path(folder, f"comparison.{suffix}"))
+            files[-1].write_text(text(comparison))
         return publish(library, runs, files, f"comparisons/{name}")
 
 

@@ -4,13 +4,13 @@ in the record of rank 0, and no folder that the nodes share."""
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from tbd.launch.job import GRACE_S, TERMINATE_S
+from tbd.server.settings import free_ports
 from tests.commands import (
     SLEEP,
     end,
@@ -30,15 +30,9 @@ LONG = [*options(step_s=0.1), "measure.steps=3000", "measure.passes=[timing]"]
 BOUND_S = GRACE_S + TERMINATE_S + 30
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def nodes(folder: Path, *overrides: str, second: tuple[str, ...] = ()) -> list[subprocess.Popen[str]]:
     """The same command at two nodes, each in a folder of its own; the second one's may have more."""
-    port, found = free_port(), []
+    port, found = free_ports(1)[0], []
     for rank, more in enumerate(((), second)):
         (folder / str(rank) / "tmp").mkdir(parents=True)
         found.append(
@@ -76,7 +70,7 @@ def test_two_nodes_without_a_shared_folder_are_one_run_of_rank_0(tmp_path: Path)
 
 
 def test_torchruns_of_two_nodes_with_two_processes_each_are_one_run(tmp_path: Path) -> None:
-    port, both = str(free_port()), []
+    port, both = str(free_ports(1)[0]), []
     for node in ("0", "1"):
         (tmp_path / node).mkdir()
         place = ["--nnodes=2", "--nproc-per-node=2", f"--node-rank={node}", "--master-addr=127.0.0.1"]

@@ -1,13 +1,12 @@
 """What is shown of a run's roofline: a picture, and the longest operators above and below the mean."""
 
-from html.parser import HTMLParser
-
 from tbd.measure import roofline
 from tbd.measure.figures import Figures
 from tbd.measure.roofline import Roof
 from tbd.measure.trace import Call
 from tbd.measure.work import Work
 from tbd.tracking import roofline_page
+from tests.tracking.pages import Page
 
 ROOF = Roof(2.0, 100.0)
 HOSTILE = "<script>alert(1)</script>\"'&"
@@ -20,20 +19,6 @@ CALLS = [
 def figures(calls: list[Call], roof: Roof | None) -> Figures:
     table, summary = roofline.table(calls, 1, 10_000.0, roof), roofline.summary(calls, 10_000.0, roof)
     return Figures(tables={"roofline": table, "roof": [summary]})
-
-
-class Page(HTMLParser):
-    def __init__(self, text: str):
-        super().__init__()
-        self.tags: list[str] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data + "\n"
 
 
 def test_each_point_says_what_it_is_and_the_tables_divide_by_the_mean() -> None:

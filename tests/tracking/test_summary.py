@@ -1,6 +1,5 @@
 import re
 import xml.etree.ElementTree as ElementTree
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -12,30 +11,15 @@ from tbd.tracking.plots import ticks
 from tbd.tracking.spool import Spool
 from tbd.tracking.summary import page
 from tests.tracking import spools
+from tests.tracking.pages import Page
 
 HOSTILE = "<script>alert(1)</script>\"'&"
-
-
-class Texts(HTMLParser):
-    """The tags and the visible text of a page."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.tags: list[str] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 def test_it_shows_what_was_measured_and_what_was_not(tmp_path: Path) -> None:
     spool = spools.finished(tmp_path)
     computed = figures.compute(spool.path)
-    shown = Texts(page(spool, computed))
+    shown = Page(page(spool, computed))
     for text in (
         "resnet50",
         "pytorch 2.13.0",
@@ -64,7 +48,7 @@ def test_it_stands_by_itself_and_nothing_in_it_runs(tmp_path: Path) -> None:
     row = {"name": HOSTILE, "category": HOSTILE, "count_per_step": 1.0, "self_ms_per_step": 1.0, "share": 1.0}
     computed.tables["operators"] = [row]
     text = page(spool, computed)
-    shown = Texts(text)
+    shown = Page(text)
     assert shown.text.count(HOSTILE) >= 8
     assert not {"script", "link", "iframe", "img"} & set(shown.tags)
     assert not re.search(r"https?://|url\(|@import| on\w+=", text.replace(HOSTILE, ""))
@@ -72,7 +56,7 @@ def test_it_stands_by_itself_and_nothing_in_it_runs(tmp_path: Path) -> None:
 
 def test_memory_states_its_denominator(tmp_path: Path) -> None:
     metrics = {"memory/peak_mb": 200.0, "memory/weights_mb": 50.0, "memory/feature_maps_mb": 150.0}
-    text = Texts(page(spools.begun(tmp_path), Figures(metrics=metrics))).text
+    text = Page(page(spools.begun(tmp_path), Figures(metrics=metrics))).text
     assert "25.0%" in text and "75.0%" in text
     assert "the allocator's peak, 200 MB" in text
 
@@ -80,14 +64,14 @@ def test_memory_states_its_denominator(tmp_path: Path) -> None:
 def test_the_slack_and_the_profilers_cost_are_stated(tmp_path: Path) -> None:
     row = {"name": "mm", "category": "cpu_op", "count_per_step": 1.0, "self_ms_per_step": 1.0, "share": 1.0}
     metrics = {"memory/peak_mb": 200.0, "memory/other_mb": 50.0, "memory/slack_mb": 12.5, "trace_disturbance": 1.5}
-    text = Texts(page(spools.begun(tmp_path), Figures(metrics=metrics, tables={"operators": [row]}))).text
+    text = Page(page(spools.begun(tmp_path), Figures(metrics=metrics, tables={"operators": [row]}))).text
     assert "within other: the allocator's slack, handed out beyond what was asked for: 12.50 MB" in text
     assert "The profiler made these steps take 1.50 times as long." in text
 
 
 def test_repeats_have_a_row_each(tmp_path: Path) -> None:
     rows = [{"pass": f"timing.{n}", "throughput": 10.0 + n, "steps": 16, "seconds": 4.0} for n in (2, 3)]
-    text = Texts(page(spools.begun(tmp_path), Figures(metrics={"throughput": 12.5}, tables={"repeats": rows}))).text
+    text = Page(page(spools.begun(tmp_path), Figures(metrics={"throughput": 12.5}, tables={"repeats": rows}))).text
     assert "timing.2" in text and "12.00" in text and "timing.3" in text and "13.00" in text
 
 

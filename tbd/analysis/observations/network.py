@@ -5,13 +5,13 @@ from collections import defaultdict
 from tbd.analysis.evidence import Evidence, percent, times
 from tbd.analysis.finding import FAILS, HOLDS, UNKNOWN, Finding, Missing
 from tbd.analysis.missing import sweep
+from tbd.analysis.network_study import NETWORK
 from tbd.analysis.pictures import bars
 from tbd.analysis.scaling import Scaled, scaled
 from tbd.analysis.values import above, ratio
 
 CLAIM = "Network bandwidth must be large enough for scaling across machines."
 PAPER = "Recalled: over 1 Gb Ethernet several machines were slower than one GPU; over InfiniBand and PCIe they scaled."
-NETWORK = "tbd.network"  # the tag that names what joins the machines; NVLink or PCIe within one
 OVER_A_NETWORK = "experiment=network hardware.network=NAME hardware.nodes=1,2"
 CRITERION = (
     "Where the same model ran on as many machines over two networks: the efficiency over the one is below that over "

@@ -27,6 +27,9 @@ class Rule:
     What changes from step to step are Constants that begin(step) sets, so that one network serves every step.
     """
 
+    # Whether the learner divides the sum of several ranks' gradients by their samples, of which a rank's step is one
+    divides = False
+
     def __init__(self, optimizer, parameters):
         self.optimizer, self.parameters = optimizer, parameters
         self.state = {}
@@ -146,6 +149,8 @@ class OwnAdam(Rule):
     c = sqrt(1 - b^t) / (1 - a^t). With a = beta1 (1 - beta1^(t - 1)) / (1 - beta1^t) in its update t = 1, 2, ..., and b
     likewise from beta2, m and v are the bias-corrected moments themselves, and c is divided out of the rate.
     """
+
+    divides = True
 
     def __init__(self, optimizer, parameters):
         super().__init__(optimizer, parameters)

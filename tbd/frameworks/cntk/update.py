@@ -43,6 +43,7 @@ class TrainedUpdate:
         self.share = None
         if exchange:
             self.share = C.Constant(1, dtype=self.trained[0].dtype)
+            self.count = 1 if self.rule.divides else len(exchange.workers)
             self.own = self.learner  # which that of all ranks doesn't keep
             self.learner = exchange.distributed(self.own)
         self.graphs = {}  # {shapes: Graph}
@@ -60,7 +61,7 @@ class TrainedUpdate:
         """
         graph = self.graph(arrays)
         if share is not None:
-            self.share.value = numpy.asarray(share, self.share.dtype)
+            self.share.value = numpy.asarray(share / self.count, self.share.dtype)
         self.rule.begin(step)
         _, values = graph.trainer.train_minibatch(graph.fed(arrays), outputs=graph.wanted)
         return float(values[graph.wanted[0]]) * (1 if share is None else share)

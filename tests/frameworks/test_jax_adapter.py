@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from tests.frameworks import jax_facts
 from tests.parity import cells
 
 SCRIPT = pathlib.Path(__file__).with_name("jax_facts.py")
@@ -90,7 +91,7 @@ def test_the_trace_has_the_programs_instructions_with_the_operations_that_they_c
         assert any(scope in source for source in sources), scope
 
 
-MODELS = pytest.mark.parametrize("model", cells.models_in("jax"))
+MODELS = pytest.mark.parametrize("model", jax_facts.MODELS)
 
 
 def peak(recorded):

@@ -9,6 +9,7 @@ from tbd import frameworks, models
 from tbd.launch import environments
 from tbd.launch.variables import WAITING
 from tests.models import known
+from tests.parity import faults
 
 # Every network: each model, and as "model:variant" those that its options make (tests/models/known).
 NETWORKS = [
@@ -42,6 +43,21 @@ CELLS = [(n, f) for n in NETWORKS for f in models.frameworks(model_of(n)) if not
 def mixed(framework):
     """The framework's mixed precisions on the CPU."""
     return [precision for precision in ("bf16", "fp16") if precision in frameworks.facts(framework).PRECISIONS["cpu"]]
+
+
+def planted(network, framework):
+    """The faults that are planted in a cell.
+
+    All that the network can have in PyTorch. In another framework those that change the framework's own code; what is
+    planted from outside, which makes every framework train the same other network, goes to the others in turn.
+    """
+    found = faults.of_specification(models.create(model_of(network), options_of(network)))
+    if framework == "pytorch":
+        return sorted(found)
+    others = [f for n, f in CELLS if n == network and f != "pytorch"]
+    outside = [name for name in sorted(found) if not faults.inside(found[name])]
+    turn = NETWORKS.index(network) + others.index(framework)
+    return sorted(set(found) - set(outside)) + outside[turn % len(others) :: len(others)]
 
 
 def models_in(framework):
@@ -82,8 +98,10 @@ def observe(python, folder, request, *flags):
     """Run observe.py on a request in the environment of `python`, into the folder."""
     (folder / "request.json").write_text(json.dumps(request))
     command = [python, str(pathlib.Path(__file__).parent / "observe.py"), str(folder / "request.json"), str(folder)]
-    # what a network and its faults have in common, JAX compiles once
+    # what a network and its faults have in common, JAX compiles once; in float64, which no run has, it optimizes nothing
     cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "jax"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    environment = dict(os.environ, **WAITING, **cache)
+    fast = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    optimized = {"XLA_FLAGS": fast} if (request["precision"], request["model"]["size"]) == ("fp64", "small") else {}
+    environment = dict(os.environ, **WAITING, **cache, **optimized)
     done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stderr[-4000:]}"

@@ -22,7 +22,7 @@ def observation(framework_python, tmp_path_factory):
         if cell not in folders:
             folder = tmp_path_factory.mktemp("-".join(cell).replace(":", "-"))
             # mixed precision in the same process as fp32: importing a framework takes longer than that
-            of_fp32 = ("--faults", "--learn", "--also", *cells.mixed(framework))
+            of_fp32 = ("--learn", "--also", *cells.mixed(framework), "--faults", *cells.planted(network, framework))
             flags = of_fp32 if precision == "fp32" else ("--same",)
             flags += ("--own-kernels",) if framework == "pytorch" and precision == "fp32" else ()
             cells.observe(framework_python(framework), folder, cells.request(*cell, str(folder)), *flags)

@@ -132,6 +132,11 @@ def of_specification(specification):
     return {name: fault for name, fault in found.items() if fault.fits(specification)}
 
 
+def inside(fault):
+    """Whether the fault is a change of the framework's own code, and another one in each."""
+    return fault.planted is not Fault.planted
+
+
 def optimizers(specification):
     return [update.optimizer for update in specification.updates(batch_size=1)]
 

@@ -1,7 +1,7 @@
 """What one framework makes of a model: run inside that framework's environment.
 
-    python tests/parity/observe.py REQUEST.json FOLDER [--steps N] [--same] [--faults] [--own-kernels] [--learn]
-                                   [--also PRECISION ...]
+    python tests/parity/observe.py REQUEST.json FOLDER [--steps N] [--same] [--faults FAULT ...] [--own-kernels]
+                                   [--learn] [--also PRECISION ...]
 
 From the canonical weights of the request's seed (tests/models/known) and one synthetic batch of its batch size, in
 its precision, FOLDER/right.npz:
@@ -14,8 +14,8 @@ its precision, FOLDER/right.npz:
     trained/NAME          weights and statistics after them
 
 With --same also FOLDER/NAME.npz with the same of the batch in each other form (SAME in tests/models/known) that must
-change nothing. With --faults also FOLDER/FAULT.npz for each deliberate mistake (tests/parity/faults.py) that the
-network can have. With --own-kernels, of PyTorch, also FOLDER/own_kernels.npz with the same by its own kernels, where
+change nothing. With --faults FAULT ... also FOLDER/FAULT.npz with each of these deliberate mistakes
+(tests/parity/faults.py). With --own-kernels, of PyTorch, also FOLDER/own_kernels.npz with the same by its own kernels, where
 else it takes oneDNN's. With --learn also FOLDER/learning.npz: `losses` of training on the synthetic source for the
 model's LEARNING_STEPS. With --also PRECISION ... also FOLDER/PRECISION.npz with loss and gradients alone, in each of
 these precisions.
@@ -138,7 +138,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--same", action="store_true")
-    parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--faults", nargs="*", default=[], metavar="FAULT")
     parser.add_argument("--own-kernels", action="store_true")
     parser.add_argument("--learn", action="store_true")
     parser.add_argument("--also", nargs="*", default=[], metavar="PRECISION")
@@ -156,8 +156,8 @@ def main():
     right = save("right", faults.Fault)
     for name, form in known.same(request["model"]["name"]).items() if arguments.same else ():
         save(name, form)
-    for name, fault in sorted(faults.of_specification(specification_of(request)).items()) if arguments.faults else ():
-        save(name, fault, right)
+    for name in arguments.faults:
+        save(name, faults.of_specification(specification_of(request))[name], right)
     if arguments.own_kernels:
         save("own_kernels", OwnKernels)
     if arguments.learn:

@@ -8,16 +8,11 @@ import pytest
 
 from tbd import models
 from tests.models import known
-from tests.parity import compare, faults
-from tests.parity.cells import CELLS, NETWORKS, mixed, model_of, options_of
+from tests.parity import cells, compare
+from tests.parity.cells import CELLS, NETWORKS, mixed, model_of
 
 
-def planted(network):
-    """The faults that a network can have."""
-    return faults.of_specification(models.create(model_of(network), options_of(network)))
-
-
-PLANTED = [(fault, network, framework) for network, framework in CELLS for fault in planted(network)]
+PLANTED = [(fault, network, framework) for network, framework in CELLS for fault in cells.planted(network, framework)]
 
 SAME = [(form, network, framework) for network, framework in CELLS for form in known.same(model_of(network))]
 

@@ -5,6 +5,7 @@ import math
 import jax.numpy as jnp
 import numpy
 
+from tbd.frameworks.jax.owned import owned
 from tbd.models.specification import learning_rate_at
 
 
@@ -21,7 +22,11 @@ class Rule:
 
     def state(self, weights):
         """{kind: {name: array}} before the first step."""
-        return {kind: {p.name: jnp.zeros_like(weights[p.name]) for p in self.parameters} for kind in self.kept()}
+        own = {p.name: weights[p.name] for p in self.parameters}
+        return {
+            kind: {name: owned(numpy.zeros(w.shape, w.dtype), w.device) for name, w in own.items()}
+            for kind in self.kept()
+        }
 
     def scalars(self, step, turn):
         """The numbers of this turn that change() takes: arguments, so that no value compiles anew.

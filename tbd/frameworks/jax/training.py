@@ -25,6 +25,7 @@ from tbd.frameworks import layouts
 from tbd.frameworks.base import Training
 from tbd.frameworks.completion import Completions
 from tbd.frameworks.jax import memory, trace
+from tbd.frameworks.jax.owned import owned
 from tbd.frameworks.jax.update import WEIGHT, TrainedUpdate
 
 
@@ -39,8 +40,8 @@ class JaxTraining(Training):
         self.specification, self.device = specification, device
         self.dtype, self.products = dtype, products or dtype
         self.parameters, self.together = specification.parameters, together
-        self.weights_now = {  # copies: memory that is numpy's can't be donated
-            p.name: self.on_device(layouts.native(weights[p.name], p.kind), dtype).copy() for p in self.parameters
+        self.weights_now = {
+            p.name: owned(layouts.native(weights[p.name], p.kind).astype(dtype), device) for p in self.parameters
         }
         network = network(specification)
         self.updates = [

@@ -98,10 +98,8 @@ def observe(python, folder, request, *flags):
     """Run observe.py on a request in the environment of `python`, into the folder."""
     (folder / "request.json").write_text(json.dumps(request))
     command = [python, str(pathlib.Path(__file__).parent / "observe.py"), str(folder / "request.json"), str(folder)]
-    # what a network and its faults have in common, JAX compiles once; in float64, which no run has, it optimizes nothing
+    # what a network and its faults have in common, JAX compiles once
     cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "jax"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    fast = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    optimized = {"XLA_FLAGS": fast} if (request["precision"], request["model"]["size"]) == ("fp64", "small") else {}
-    environment = dict(os.environ, **WAITING, **cache, **optimized)
+    environment = dict(os.environ, **WAITING, **cache)
     done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stderr[-4000:]}"

@@ -13,7 +13,7 @@ LIMIT_MB = 700
 
 def test_the_search_finds_what_two_batch_sizes_predict(tmp_path: Path) -> None:
     done = train(
-        tmp_path, "model=resnet50", "model.size=small", "framework=pytorch", "batch_size=512", "tracking=offline",
+        tmp_path, "model=resnet50", "model.size=small", "framework=pytorch", "batch_size=256", "tracking=offline",
         "measure.passes=[timing]", "measure.steps=1", "measure.warmup_max_steps=8", "measure.peak=false",
         "measure.find_max_batch=true", f"measure.memory_limit_mb={LIMIT_MB}",
     )  # fmt: skip

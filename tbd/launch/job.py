@@ -215,14 +215,16 @@ def follow(job: Job, follower: Follower, listener: Listener, spool: Path) -> str
 
 
 def judge(follower: Follower, lost: str | None) -> tuple[str, str]:
-    """(status, cause): the first rank's that failed by itself; what only followed from another's end comes after."""
-    own = [event for event in follower.rank_ends if event.get("status") not in (status.OK, status.INTERRUPTED)]
-    own.sort(key=lambda event: (event.get("status") == status.LOST_NODE, float(event.get("t", 0.0))))
-    if own and (own[0].get("status") != status.LOST_NODE or not lost):
-        return str(own[0]["status"]), f"rank {own[0]['rank']}: {own[0]['cause']}"
+    """(status, cause): of the first rank, else node, that failed by itself; what only followed from another's end comes
+    after."""
+    ranks = [event for event in follower.rank_ends if event.get("status") not in (status.OK, status.INTERRUPTED)]
+    ranks.sort(key=lambda event: (event.get("status") == status.LOST_NODE, float(event.get("t", 0.0))))
+    of_ranks = [(str(event["status"]), f"rank {event['rank']}: {event['cause']}") for event in ranks]
+    of_nodes = [(name, f"node {node}: {cause}") for node, (name, cause) in sorted(follower.node_ends.items())]
+    of_nodes = [(name, cause) for name, cause in of_nodes if name != status.OK]
+    for name, cause in (*of_ranks, *of_nodes):
+        if name not in (status.LOST_NODE, status.INTERRUPTED):
+            return name, cause
     if lost:
         return status.LOST_NODE, lost
-    for node, (name, cause) in sorted(follower.node_ends.items()):
-        if name != status.OK:
-            return name, f"node {node}: {cause}"
-    return status.OK, ""
+    return next(iter((*of_ranks, *of_nodes)), (status.OK, ""))

@@ -1,6 +1,7 @@
 """python -m tbd.gate --baseline FILTER: whether new runs are worse than a baseline, for CI."""
 
 import argparse
+import gc
 import json
 import sys
 from pathlib import Path
@@ -110,4 +111,5 @@ def newest(library: "Library", baseline: "list[Run]") -> "list[Run]":
 
 
 if __name__ == "__main__":
+    gc.disable()  # of 1,000 runs' objects none is garbage: looking for it takes a third of the time
     sys.exit(main())

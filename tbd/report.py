@@ -1,6 +1,7 @@
 """python -m tbd.report [FILTER] --output FILE: what runs say together, and the TBD paper's observations on them."""
 
 import argparse
+import gc
 import os
 import sys
 from pathlib import Path
@@ -84,4 +85,5 @@ def write(library: "Library", title: str, runs: "list[Run]", output: Path) -> in
 
 
 if __name__ == "__main__":
+    gc.disable()  # of 1,000 runs' objects none is garbage: looking for it takes a third of the time
     sys.exit(main())

@@ -21,7 +21,9 @@ BUCKET = "tbd"
 PREFIX = "artifacts"
 REGION = "us-east-1"
 PORTS = ("master", "master_grpc", "volume", "volume_grpc", "filer", "filer_grpc", "s3", "s3_grpc")
-VOLUME_MB = 1024  # a volume is a file that objects are appended to; as many are made as the disk has room for
+# A volume is a file that objects are appended to. SeaweedFS keeps room for the whole of each that it has, and for one
+# more: large ones would keep a small disk from taking anything. A terabyte is 4,000 of these.
+VOLUME_MB = 256
 
 
 def program() -> Path:
@@ -80,7 +82,13 @@ def part(home: Home, settings: Settings) -> Part:
     return Part(
         NAME,
         (str(program()), *logging, "server", *options),
-        {"HOME": str(home.part(NAME)), "TMPDIR": str(home.part(NAME))},  # HOME has security.toml, TMPDIR gets sockets
+        {
+            "HOME": str(home.part(NAME)),  # has security.toml
+            "TMPDIR": str(home.part(NAME)),  # gets sockets
+            # volumes made at a time. Its own 7 are for many disks: here the first to write, its own log, would have all
+            # (master.toml: https://github.com/seaweedfs/seaweedfs/wiki/Optimization)
+            "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1",
+        },
         functools.partial(create, home),
         functools.partial(problem, home, settings),
     )

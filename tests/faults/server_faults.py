@@ -210,7 +210,7 @@ def disk_full_on_the_server(scene: Scene) -> None:
     """The file system that database and object store are on, of a server of its own, is filled while a run goes on."""
     image, disk = scene.folder / "image", open_folder()
     with open(image, "wb") as file:
-        file.truncate(4 * 2**30)  # the object store takes volumes of a gigabyte
+        file.truncate(2**30)
     subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True)
     subprocess.run(["mount", "-o", "loop", str(image), str(disk)], check=True)
     own = Stack(disk / "server")
@@ -263,21 +263,25 @@ def network_gone(scene: Scene) -> None:
     scene.sync()
 
 
-def clock_jumps(scene: Scene) -> None:
-    """The controller's wall clock is set back three hours while it measures (libfaketime reads the file anew)."""
-    clock = scene.folder / "clock"
-    clock.write_text("+0")
-    library = next(Path("/usr/lib").rglob("libfaketime.so.1"))
-    process = scene.start(
-        LD_PRELOAD=str(library),
-        FAKETIME_TIMESTAMP_FILE=str(clock),
-        FAKETIME_NO_CACHE="1",
-        FAKETIME_DONT_FAKE_MONOTONIC="1",
-    )
-    wait_until(in_phase(scene.folder, "timed"), process)
-    clock.write_text("-3h")
-    scene.ends_ok(process)
-    scene.sync()
+def clock_jumps(by: str) -> Callable[[Scene], None]:
+    """The controller's wall clock is set while it measures (libfaketime reads the file anew)."""
+
+    def fault(scene: Scene) -> None:
+        clock = scene.folder / "clock"
+        clock.write_text("+0")
+        library = next(Path("/usr/lib").rglob("libfaketime.so.1"))
+        process = scene.start(
+            LD_PRELOAD=str(library),
+            FAKETIME_TIMESTAMP_FILE=str(clock),
+            FAKETIME_NO_CACHE="1",
+            FAKETIME_DONT_FAKE_MONOTONIC="1",
+        )
+        wait_until(in_phase(scene.folder, "timed"), process)
+        clock.write_text(by)
+        scene.ends_ok(process)
+        scene.sync()
+
+    return fault
 
 
 def controller_killed_in(phase: str) -> Callable[[Scene], None]:
@@ -353,7 +357,10 @@ def proxy_that_answers(**behaviour: int) -> Callable[[Scene], None]:
     return fault
 
 
-PHASES = ("environment", "build", "warmup", "timed", "trace", "memory")
+# of the controller, and of the worker's passes; the last, in which the record is sent, has a fault of its own
+PHASES = (
+    "environment", "import", "data", "build", "compile", "warmup", "timed", "finish", "trace", "memory"
+)  # fmt: skip
 FAULTS: dict[str, Callable[[Scene], None]] = {
     "server away from the start": server_away_from_the_start,
     "server away until the next run": server_away_until_the_next_run,
@@ -367,7 +374,8 @@ FAULTS: dict[str, Callable[[Scene], None]] = {
     "disk full on the client": disk_full_on_the_client,
     "disk full on the server": disk_full_on_the_server,
     "network gone for the whole run": network_gone,
-    "clock set back during the run": clock_jumps,
+    "clock set back during the run": clock_jumps("-3h"),
+    "clock set forward during the run": clock_jumps("+3h"),
     **{f"controller killed in the phase {phase}": controller_killed_in(phase) for phase in ("build", "timed")},
     "controller killed while it sends": controller_killed_while_it_sends,
     "follower killed between passes": follower_killed_between_passes,

@@ -12,7 +12,9 @@ import requests
 from botocore.exceptions import ClientError
 
 from tbd.server import postgresql, seaweedfs
-from tests.server.stack import Stack
+from tbd.server import stack as servers
+from tbd.server.settings import Home
+from tests.server.stack import Stack, open_folder
 
 
 def port(stack: Stack, name: str) -> int:
@@ -123,6 +125,31 @@ def test_seaweedfs_own_tools_get_in_with_the_certificate_alone(
 
     assert "word" in told(stack.folder / "seaweedfs")
     assert "word" not in told(tmp_path)
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A file system of a gigabyte, which its account can reach."""
+    folder = open_folder()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g,mode=755", "tbd-test", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    folder.rmdir()
+
+
+def test_a_small_disk_takes_files(small_disk: Path) -> None:
+    """Who writes first (SeaweedFS's own log, after a minute; here another bucket) leaves room for the others."""
+    home = Home(small_disk / "server")
+    _, settings = servers.configure(home, {})
+    try:
+        servers.start(home, settings, {seaweedfs.NAME})
+        admin = seaweedfs.client(home, settings, admin=True)
+        for bucket in ("first", seaweedfs.BUCKET):
+            admin.create_bucket(Bucket=bucket)
+            admin.put_object(Bucket=bucket, Key="x", Body=b"x")
+        assert admin.get_object(Bucket=seaweedfs.BUCKET, Key="x")["Body"].read() == b"x"
+    finally:
+        servers.stop(home, settings, {seaweedfs.NAME})
 
 
 def test_nothing_of_seaweedfs_is_reached_from_outside(stack: Stack) -> None:

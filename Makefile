@@ -16,13 +16,14 @@ help: ## these lines
 
 setup: $(VENV)/ready ## the controller's environment, .venv, exactly as locked in requirements.lock
 
-# uv, itself from the lock, installs the rest in seconds; the stamp is written last, so that a broken set-up is repeated
+# uv, itself from the lock, installs the rest in seconds; the stamp is written last, so that a broken set-up is repeated.
+# Compiled once, here: the server's account may not write into the environment, and would compile MLflow at each start
 $(VENV)/ready: requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "tbd: $(PYTHON) is not here. On Debian or Ubuntu: apt-get install python3.11 python3.11-venv, or PYTHON=/path/to/python3.11 make $(MAKECMDGOALS)"; exit 1; }
 	@echo "setting up $(VENV) (once)"
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet "$$(grep -E '^uv==' requirements.lock)"
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -31,7 +32,7 @@ server-setup: $(VENV)/server ## the shared server's packages, exactly as locked 
 
 $(VENV)/server: $(VENV)/ready requirements-server.lock
 	@echo "setting up the server's packages (once)"
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements-server.lock
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r requirements-server.lock
 	@touch $@
 
 run: setup ## train MODEL=seq2seq in FRAMEWORK=tensorflow on HARDWARE=cpu and record the run

@@ -92,10 +92,10 @@ def shared_by_learner(framework):
     """How many matrices of a learner share one buffer, at most, where the learner is a network."""
     from tbd.frameworks.cntk import plan
 
-    seq2seq = models.create("seq2seq", {"size": "small"})
-    training = framework.build(seq2seq, seq2seq.initial_weights(1))
+    a3c = models.create("a3c", {"size": "small"})
+    training = framework.build(a3c, a3c.initial_weights(1))
     with plan.printed() as plans:
-        training.step(seq2seq.synthetic_batch(4, numpy.random.RandomState(1)))
+        training.step(a3c.synthetic_batch(4, numpy.random.RandomState(1)))
     return max(len(group) for one in plans if "Assign" in one.operators.values() for group in one.groups)
 
 
@@ -132,14 +132,14 @@ def too_much():
 def trace_facts(framework, folder):
     """Traced are a step of an update by CNTK's own learner, and one by a network of operators."""
     _, training, _, batches = trained(framework)
-    with training.tracing(os.path.join(folder, "network.json.gz")):
+    with training.tracing(os.path.join(folder, "own.json.gz")):
         training.step(batches[0])
-    transformer = models.create("transformer", {"size": "small"})
-    own = framework.build(transformer, transformer.initial_weights(1))
-    arrays = transformer.synthetic_batch(256, numpy.random.RandomState(1))
-    own.step(arrays)
-    with own.tracing(os.path.join(folder, "own.json.gz")):
-        own.step(arrays)
+    a3c = models.create("a3c", {"size": "small"})
+    network = framework.build(a3c, a3c.initial_weights(1))
+    arrays = a3c.synthetic_batch(4, numpy.random.RandomState(1))
+    network.step(arrays)
+    with network.tracing(os.path.join(folder, "network.json.gz")):
+        network.step(arrays)
     return {
         "other_error": framework.out_of_memory(error_of(lambda: training.step({"images": numpy.zeros((4, 2, 2, 3))}))),
         "out_of_memory": framework.out_of_memory(error_of(too_much)),
@@ -168,7 +168,11 @@ def memory_facts(framework, folder, model, options, rows):
 
 
 def resident_facts(framework, folder, sharing):
-    """The process's memory before a training and at most within its first steps, beside what is recorded of such."""
+    """The process's memory before a training and at most within its first steps, beside what is recorded of such.
+
+    `libraries`: pages of the libraries' files that the first steps read, which the process has from then on.
+    `kept`: what it has after the steps once malloc's free memory is the system's, without these.
+    """
     import cntk
 
     from tbd.frameworks.cntk import memory
@@ -177,12 +181,20 @@ def resident_facts(framework, folder, sharing):
         cntk.cntk_py.disable_forward_values_sharing()
     specification = models.create("resnet50", dict(known.memory_options("resnet50"), size="small"))
     arrays, weights = specification.synthetic_batch(96, numpy.random.RandomState(0)), specification.initial_weights(1)
-    baseline = memory.resident(forget=True)
+    baseline, files = memory.resident(forget=True), file_pages()
     training = framework.build(specification, weights)
     for _ in range(2):
         training.step(arrays)
-    peak = memory.resident()
-    return {"baseline": baseline, "peak": peak, "recorded": training.record_memory(arrays)}
+    peak, libraries = memory.resident(), file_pages() - files
+    kept = memory.resident(forget=True) - libraries
+    recorded = training.record_memory(arrays)
+    return {"baseline": baseline, "libraries": libraries, "peak": peak, "kept": kept, "recorded": recorded}
+
+
+def file_pages():
+    """Bytes of resident pages of files (proc(5), status)."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssFile:"))
 
 
 if __name__ == "__main__":

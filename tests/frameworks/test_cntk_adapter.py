@@ -166,20 +166,21 @@ def resident(tmp_path_factory):
 
 def test_what_is_recorded_beside_the_baseline_is_the_peak_of_the_process(resident):
     for facts in resident:
-        recorded = facts["baseline"] + facts["recorded"]["allocator"]["peak_bytes"]
+        recorded = facts["baseline"] + facts["libraries"] + facts["recorded"]["allocator"]["peak_bytes"]
         assert recorded == pytest.approx(facts["peak"], rel=0.03)
 
 
 def test_without_sharing_the_plan_and_the_process_grow_alike(resident):
+    """The process by what it keeps: beside that its peak has what malloc has free in between, 10 MB without sharing."""
     planned, taken = (
         off - on
         for on, off in (
             [planned_bytes(facts["recorded"]) for facts in resident],
-            [facts["peak"] - facts["baseline"] for facts in resident],
+            [facts["kept"] - facts["baseline"] for facts in resident],
         )
     )
     assert planned > 0.5 * planned_bytes(resident[0]["recorded"])
-    assert planned == pytest.approx(taken, rel=0.1)
+    assert planned == pytest.approx(taken, rel=0.02)
 
 
 def planned_bytes(recorded):

@@ -1,9 +1,9 @@
-"""The specification's optimizers: adam by CNTK's own learner where it is the same, else all by its universal learner.
+"""The specification's optimizers: by CNTK's own learners where these are the same, else by its universal learner.
 
-Its own go over the numbers once, where a network of operators, which the universal learner computes, does many times.
-With other averages its adam is the same (OwnAdam); none clips by the norm of all gradients. Its momentum_sgd is the
-same only while the learning rate is, and takes memory that its plan doesn't list. Learners get the gradients of the
-loss itself, which is one number: nothing is divided by a count of samples.
+CNTK's own go over the numbers once, where a network of operators, which the universal learner computes, does many
+times. Momentum is the same where the learning rate doesn't change (OwnSgd), adam with other averages (OwnAdam); none
+clips by the norm of all gradients. Learners get the gradients of the loss itself, which is one number: nothing is
+divided by a count of samples.
 
 What CNTK computes of Constants and weights alone it takes for constant and keeps: of such a network every operator has
 memory of its own, some 20 times the weights'. So every number here is one that CNTK has to draw at each step, plus 0.
@@ -17,8 +17,10 @@ from tbd.models.specification import learning_rate_at
 
 def create(optimizer, parameters):
     """The Rule that moves the weights of `parameters` as an Optimizer of the specification says."""
-    adam = Adam if optimizer.clip_norm is not None else OwnAdam
-    return {"sgd": Sgd, "adam": adam, "rmsprop": RmsProp}[optimizer.kind](optimizer, parameters)
+    clips = optimizer.clip_norm is not None
+    sgd = Sgd if clips or callable(optimizer.learning_rate) else OwnSgd
+    adam = Adam if clips else OwnAdam
+    return {"sgd": sgd, "adam": adam, "rmsprop": RmsProp}[optimizer.kind](optimizer, parameters)
 
 
 class Rule:
@@ -36,9 +38,9 @@ class Rule:
         self.scalars = []
         self.copies = ()  # the Constants into which the learner copies the gradients
 
-    def learner(self, weights):
-        """CNTK's learner of the weights of `parameters`."""
-        return C.learners.universal(lambda w, g: self.update(w, g), weights)  # it counts arguments
+    def learners(self, weights):
+        """CNTK's learners of the weights of `parameters`."""
+        return [C.learners.universal(lambda w, g: self.update(w, g), weights)]  # it counts arguments
 
     def numbers(self, step):
         """What the scalars are in the step of that number."""
@@ -93,6 +95,31 @@ class Sgd(Rule):
             return rate * gradient
         velocity = own["momentum"]
         return rate * C.assign(velocity, self.number(self.optimizer.momentum) * velocity + gradient)
+
+
+class OwnSgd(Sgd):
+    """SGD at one learning rate by CNTK's own learners, one for the weights that decay and one for the others.
+
+    Their velocity is v = momentum v + rate g, and weight -= v: rate times the specification's, as long as it is one.
+    """
+
+    divides = True
+
+    def learners(self, weights):
+        self.state = {kind: weights for kind in self.kept()}  # each as large as these
+        found = []
+        for decays in (True, False):
+            own = [w for p, w in zip(self.parameters, weights) if p.decay == decays]
+            if own:
+                found.append(self.learner(own, self.optimizer.weight_decay if decays else 0.0))
+        return found
+
+    def learner(self, weights, decay):
+        o = self.optimizer
+        rate = always(learning_rate_at(o, 0))
+        if not o.momentum:
+            return C.sgd(weights, rate, l2_regularization_weight=decay)
+        return C.momentum_sgd(weights, rate, always(o.momentum), unit_gain=False, l2_regularization_weight=decay)
 
 
 class RmsProp(Sgd):
@@ -156,7 +183,7 @@ class OwnAdam(Rule):
         super().__init__(optimizer, parameters)
         self.updates = 0
 
-    def learner(self, weights):
+    def learners(self, weights):
         o = self.optimizer
         self.state = {"moment1": weights, "moment2": weights}  # each as large as these
         momentum, variance_momentum = (
@@ -164,7 +191,7 @@ class OwnAdam(Rule):
             for beta in (o.beta1, o.beta2)
         )
         self.own = C.adam(weights, always(1.0), momentum, True, variance_momentum, epsilon=o.epsilon)
-        return self.own
+        return [self.own]
 
     def begin(self, step):
         self.updates += 1
@@ -185,6 +212,6 @@ def averages(beta):
     return [average(beta, t) for t in range(1, int(last) + 3)]
 
 
-def always(rate):
-    """A schedule of one learning rate, whatever the number of samples."""
-    return C.learning_parameter_schedule(rate, C.learners.IGNORE)
+def always(number):
+    """A schedule of one learning rate or momentum, whatever the number of samples."""
+    return C.learning_parameter_schedule(number, C.learners.IGNORE)

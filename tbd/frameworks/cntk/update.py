@@ -1,4 +1,4 @@
-"""One of a step's updates: its network for each set of shapes, its gradients, the learner that moves its weights."""
+"""One of a step's updates: its network for each set of shapes, its gradients, the learners that move its weights."""
 
 import cntk as C
 import numpy
@@ -16,7 +16,7 @@ def variables_for(arrays):
 class Graph:
     """The network of one update for arrays of certain shapes; `share`: what its gradients are times, or None."""
 
-    def __init__(self, network, update, arrays, learner, share):
+    def __init__(self, network, update, arrays, learners, share):
         self.inputs = variables_for(arrays)
         rows = len(next(iter(arrays.values())))
         self.loss, moved = network(self.inputs, update, rows)
@@ -24,8 +24,8 @@ class Graph:
         model = C.combine([self.loss] + moved)
         told = self.loss if share is None else self.loss * share
         criterion = C.to_batch(C.reshape(told, (1,)))  # one row: to CNTK's learners a step is one sample
-        with quiet.held_stderr():  # it notes that other updates' weights are not in the learner
-            self.trainer = C.Trainer(model, (criterion, None), [learner])
+        with quiet.held_stderr():  # it notes that other updates' weights are not in the learners
+            self.trainer = C.Trainer(model, (criterion, None), learners)
 
     def fed(self, arrays):
         return {self.inputs[name]: array for name, array in arrays.items()}
@@ -39,19 +39,19 @@ class TrainedUpdate:
         self.parameters = [p for p in parameters if p.name in update.parameters]
         self.trained = [variables[p.name] for p in self.parameters]
         self.rule = optimizer.create(update.optimizer, self.parameters)
-        self.learner = self.rule.learner(self.trained)
+        self.learners = self.rule.learners(self.trained)
         self.share = None
         if exchange:
             self.share = C.Constant(1, dtype=self.trained[0].dtype)
             self.count = 1 if self.rule.divides else len(exchange.workers)
-            self.own = self.learner  # which that of all ranks doesn't keep
-            self.learner = exchange.distributed(self.own)
+            self.own = self.learners  # which those of all ranks don't keep
+            self.learners = [exchange.distributed(learner) for learner in self.own]
         self.graphs = {}  # {shapes: Graph}
 
     def graph(self, arrays):
         key = tuple(array.shape for array in arrays.values())
         if key not in self.graphs:
-            self.graphs[key] = Graph(self.network, self.name, arrays, self.learner, self.share)
+            self.graphs[key] = Graph(self.network, self.name, arrays, self.learners, self.share)
         return self.graphs[key]
 
     def train(self, arrays, step, share=None):

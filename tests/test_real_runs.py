@@ -59,6 +59,27 @@ def test_every_figure_of_a_cpu_run_is_there(run: tuple[str, Path]) -> None:
     assert metrics["throughput"] > 0 and 0 < metrics["mfu"] <= 1
 
 
+@pytest.fixture(scope="module")
+def first() -> dict[str, tuple[str, set[str]]]:
+    """Of each model the framework of the first run that was looked at, and the names of its figures."""
+    return {}
+
+
+# by the host's samples, of which a quick step has too few, whatever the framework
+SAMPLED = {"cpu_utilization", "controller_cpu_share", "other_cpu_cores"}
+
+
+def test_the_figures_of_a_model_have_the_same_names_in_every_framework(
+    run: tuple[str, Path], first: dict[str, tuple[str, set[str]]]
+) -> None:
+    """So that MLflow shows runs of several frameworks side by side, none with a row of its own."""
+    network, spool = run
+    framework = next(e["name"] for e in events(spool) if e["event"] == "framework")
+    names = set(figures(spool)["metrics"]) - SAMPLED
+    other, expected = first.setdefault(model_of(network), (framework, names))
+    assert names == expected, f"{framework} against {other}: {figures(spool)['absent']}"
+
+
 def test_memory_by_data_structure_sums_to_the_allocators_peak(run: tuple[str, Path]) -> None:
     metrics = figures(run[1])["metrics"]
     total = sum(metrics[f"memory/{category}_mb"] for category in CATEGORIES)

@@ -98,7 +98,7 @@ def steps(manager: str, project: Project, prefix: Path) -> Iterator[Step]:
     elif manager == "uv":
         yield "uv venv", ["uv", "venv", "--python", project.python, str(prefix)]
         for arguments in project.steps:
-            yield "uv pip install", ["uv", "pip", "install", "--python", python, *arguments]
+            yield "uv pip install", ["uv", "pip", "install", "--compile-bytecode", "--python", python, *arguments]
     else:
         if manager == "interpreter":
             base = next(found.path for found in interpreters.at_hand(project.python) if found.complete)

@@ -48,16 +48,24 @@ def mixed(framework):
 def planted(network, framework):
     """The faults that are planted in a cell.
 
-    All that the network can have in PyTorch. In another framework those that change the framework's own code; what is
-    planted from outside, which makes every framework train the same other network, goes to the others in turn.
+    In PyTorch all that the network can have. In another framework those that change its own code, in the first of its
+    networks that can have them; what is planted from outside, which makes every framework train the same other network,
+    goes from its first network to the others in turn.
     """
-    found = faults.of_specification(models.create(model_of(network), options_of(network)))
     if framework == "pytorch":
-        return sorted(found)
+        return sorted(faults_of(network))
+    own = [name for n, f in CELLS[: CELLS.index((network, framework))] if f == framework for name in faults_of(n)]
+    earlier = [name for n in NETWORKS[: NETWORKS.index(network)] for name in faults_of(n)]
+    inside = [name for name, fault in faults_of(network).items() if faults.inside(fault)]
+    outside = sorted(set(faults_of(network)) - set(inside) - set(earlier))
     others = [f for n, f in CELLS if n == network and f != "pytorch"]
-    outside = [name for name in sorted(found) if not faults.inside(found[name])]
     turn = NETWORKS.index(network) + others.index(framework)
-    return sorted(set(found) - set(outside)) + outside[turn % len(others) :: len(others)]
+    return sorted(set(inside) - set(own)) + outside[turn % len(others) :: len(others)]
+
+
+def faults_of(network):
+    """{name: Fault class} of the faults that a network can have."""
+    return faults.of_specification(models.create(model_of(network), options_of(network)))
 
 
 def models_in(framework):

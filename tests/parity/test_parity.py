@@ -11,7 +11,6 @@ from tests.models import known
 from tests.parity import cells, compare
 from tests.parity.cells import CELLS, NETWORKS, mixed, model_of
 
-
 PLANTED = [(fault, network, framework) for network, framework in CELLS for fault in cells.planted(network, framework)]
 
 SAME = [(form, network, framework) for network, framework in CELLS for form in known.same(model_of(network))]

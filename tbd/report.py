@@ -61,26 +61,20 @@ def choose(library: "Library", words: str | None, experiment: str | None) -> "tu
 
 
 def write(library: "Library", title: str, runs: "list[Run]", output: Path) -> int:
-    from tbd.analysis.page import page
+    from tbd.analysis import page
     from tbd.analysis.publishing import publish
     from tbd.analysis.reporting import Report
 
     report = Report(title, runs)
-    files = {
-        output: page(report),
-        output.with_suffix(".json"): report.to_json(),
-        output.with_suffix(".csv"): report.to_csv(),
-    }
     try:
-        for path, text in files.items():
-            path.write_text(text, encoding="utf-8")
+        files = page.write(report, output)
     except OSError as error:
         print(f"tbd.report: {error.filename}: {error.strerror}: name another file by --output", file=sys.stderr)
         return EXIT_USAGE
     for finding in report.findings:
         print(f"{finding.number:2}. {finding.verdict:15}  {finding.claim}")
-    print(f"report   {output}, its data {', '.join(path.name for path in list(files)[1:])}")
-    print(publish(library, runs, list(files), "report", report.to_markdown()))
+    print(f"report   {output}, its data {', '.join(path.name for path in files[1:])}")
+    print(publish(library, runs, files, "report", report.to_markdown()))
     return EXIT_OK
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SWEEP_VARIABLE = "TBD_SWEEP"  # the sweep's folder, for its jobs, which a launcher may start in other processes
 JOBS = "jobs.json"  # in it: the order of the jobs' signatures, and the folders of those that have a result
+REPORT = Path("report", "report.html")  # in it: what its runs say together, with its data as JSON and CSV
 STOPPED = ".stopped"  # there once a job failed, with sweep.fail_fast
 
 
@@ -154,10 +155,30 @@ def end() -> int:
     if (spool.path / STOPPED).exists():
         never = {job.signature for job in sweep.jobs} - {job.signature for job in jobs}
         causes.append(f"{len(never)} were not run (sweep.fail_fast)")
+    revise(spool, where)
+    if jobs and not interrupted:
+        report(spool)
     spool.end(status.INTERRUPTED if interrupted else status.OK, ", ".join(causes))
     follower.follow(spool, where)
-    revise(spool, where)
     return shown(spool)
+
+
+def report(spool: "Spool") -> None:
+    """Write what the sweep's runs say together into its folder, which goes to its run in MLflow, with the verdicts as
+    that run's description. No fault of a report ends a sweep: it can be made again by python -m tbd.report."""
+    from tbd.analysis import page
+    from tbd.analysis.publishing import NOTE
+    from tbd.analysis.reporting import Report
+    from tbd.analysis.runs import Library
+
+    try:
+        runs = Library(spool.path.parent).named(str(spool.path))
+        made = Report(str(spool.run["tags"].get("tbd.overrides") or spool.run["name"]), runs)
+        (spool.path / REPORT).parent.mkdir(exist_ok=True)
+        page.write(made, spool.path / REPORT)
+        spool.tag(NOTE, made.to_markdown())
+    except Exception as error:
+        print(f"tbd: the sweep has no report: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def shown(spool: "Spool") -> int:
@@ -167,5 +188,8 @@ def shown(spool: "Spool") -> int:
 
     jobs = jobs_of(spool)
     cause = str((spool.ended() or {}).get("cause", ""))
+    page = spool.path / REPORT
     sweep_summary(f"sweep {os.path.relpath(spool.path)}" + (f": {cause}" if cause else ""), jobs)
+    if page.is_file():
+        print(f"report   {os.path.relpath(page)}")
     return next((job.exit_code for job in jobs if job.exit_code != 0), 0)

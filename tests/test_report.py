@@ -35,14 +35,34 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("swept")
     done = train(folder, "-m", *SLEEP, "batch_size=4,8", "measure.passes=[timing]")
     assert done.returncode == 0, done.stderr
+    (place,) = (folder / "runs").glob("*/report/report.html")
+    assert f"report   {place.relative_to(folder)}" in done.stdout
     done = train(folder, *SLEEP, "seed=7", "measure.passes=[timing]")
     assert done.returncode == 0, done.stderr
     return folder
 
 
-def test_without_a_filter_it_is_of_the_newest_sweep_and_goes_to_its_run(swept: Path) -> None:
+FILES = {"report/report.html", "report/report.json", "report/report.csv"}
+
+
+def sweep_in_mlflow(folder: Path) -> tuple[set[str], str]:
+    """(the files of the sweep's report, its description) as MLflow has them."""
     from mlflow import MlflowClient
 
+    (sweep,) = [run for run in mlflow_runs(folder) if run.data.tags["tbd.kind"] == "sweep"]
+    client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+    found = {file.path for file in client.list_artifacts(sweep.info.run_id, "report")}
+    return found, sweep.data.tags["mlflow.note.content"]
+
+
+def test_a_sweep_ends_with_its_report_and_mlflow_has_it(swept: Path) -> None:
+    (place,) = (swept / "runs").glob("*/report/report.html")
+    assert sorted(row["batch_size"] for row in csv.DictReader(place.with_suffix(".csv").open())) == ["4", "8"]
+    files, description = sweep_in_mlflow(swept)
+    assert files == FILES and "| 13. Network bandwidth" in description and "2 runs: " in description
+
+
+def test_without_a_filter_it_is_of_the_newest_sweep_and_goes_to_its_run(swept: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tbd.report"], cwd=swept, env=environment(), capture_output=True, text=True, timeout=300
     )
@@ -52,11 +72,8 @@ def test_without_a_filter_it_is_of_the_newest_sweep_and_goes_to_its_run(swept: P
     assert sorted(row["batch_size"] for row in rows) == ["4", "8"]
     assert "<!doctype html>" in (swept / "report.html").read_text()
     assert len(json.loads((swept / "report.json").read_text())["observations"]) == 13
-    (sweep,) = [run for run in mlflow_runs(swept) if run.data.tags["tbd.kind"] == "sweep"]
-    client = MlflowClient(f"sqlite:///{swept / 'mlflow.db'}")
-    found = {file.path for file in client.list_artifacts(sweep.info.run_id, "report")}
-    assert found == {"report/report.html", "report/report.json", "report/report.csv"}
-    assert "| 13. Network bandwidth" in sweep.data.tags["mlflow.note.content"]
+    assert "logged to the sweep's run" in done.stdout
+    assert sweep_in_mlflow(swept)[0] == FILES
 
 
 def test_a_comparison_goes_to_the_sweeps_run_where_that_is_asked_for(

@@ -4,13 +4,10 @@ import json
 from pathlib import Path
 
 from tbd.analysis.finding import UNKNOWN
-from tbd.analysis.reporting import Report
-from tbd.analysis.runs import Library
 from tests.commands import (
     SLEEP,
     end,
     events,
-    in_phase,
     interrupt,
     mlflow_runs,
     options,
@@ -43,42 +40,26 @@ def test_one_parent_and_a_child_a_job(tmp_path: Path) -> None:
     assert {run.info.status for run in runs} == {"FINISHED"}
 
 
-def test_a_failed_job_does_not_end_the_sweep(tmp_path: Path) -> None:
-    faults = "+framework.options.fault={kind:out_of_memory},{kind:none_of_it_happens,step:999}"
-    done = train(tmp_path, "-m", *SLEEP, faults, "measure.passes=[timing]")
-    assert done.returncode == 6
-    found = kinds(tmp_path)
-    assert sorted(end(spool)["status"] for spool in found["run"]) == ["ok", "out_of_memory"]
-    assert end(found["sweep"][0])["cause"] == "1 of 2 jobs did not end ok"
-    assert "out of memory in the phase timed" in done.stdout
-    assert sorted(run.info.status for run in mlflow_runs(tmp_path)) == ["FAILED", "FINISHED", "FINISHED"]
-
-
-def test_an_interrupt_ends_the_whole_sweep(tmp_path: Path) -> None:
-    process = start(tmp_path, "-m", *SLEEP, "seed=1,2,3", *options(step_s=1.0), "measure.steps=100")
-    wait_until(in_phase(tmp_path, "timed"), process)
+def test_an_interrupt_ends_the_sweep_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    command = ["-m", *SLEEP, "seed=1,2,3", *options(step_s=0.2), "measure.passes=[timing]"]
+    process = start(tmp_path, *command)
+    wait_until(lambda: len(kinds(tmp_path)["run"]) == 2 and in_phase_of(kinds(tmp_path)["run"][1], "timed"), process)
     code, error = interrupt(process)
     assert code == 130, error
     found = kinds(tmp_path)
-    assert [end(spool)["status"] for spool in found["run"]] == ["interrupted"]
+    assert [end(spool)["status"] for spool in found["run"]] == ["ok", "interrupted"]
     assert end(found["sweep"][0])["status"] == "interrupted"
-    assert {run.info.status for run in mlflow_runs(tmp_path)} == {"KILLED"}
-
-
-def test_the_same_command_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
-    command = ["-m", *SLEEP, "seed=1,2", *options(step_s=0.2), "measure.passes=[timing]", "tracking=offline"]
-    process = start(tmp_path, *command)
-    wait_until(lambda: len(kinds(tmp_path)["run"]) == 2 and in_phase_of(kinds(tmp_path)["run"][1], "timed"), process)
-    assert interrupt(process)[0] == 130
+    assert sorted(run.info.status for run in mlflow_runs(tmp_path)) == ["FINISHED", "KILLED", "KILLED"]
     done = train(tmp_path, *command)
     assert done.returncode == 0, done.stderr
-    assert "sweep: 2 jobs, 1 to run; 1 of them in about" in done.stdout and "1 done before" in done.stdout
-    assert "job 2 of 2: " in done.stderr and "job 1 of 2" not in done.stderr
+    assert "sweep: 3 jobs, 2 to run; 2 of them in about" in done.stdout and "1 done before" in done.stdout
+    assert "job 2 of 3: " in done.stderr and "job 1 of 3" not in done.stderr
     found = kinds(tmp_path)
     assert len(found["sweep"]) == 1 and end(found["sweep"][0])["status"] == "ok"
-    assert sorted(end(spool)["status"] for spool in found["run"]) == ["interrupted", "ok", "ok"]
+    assert sorted(end(spool)["status"] for spool in found["run"]) == ["interrupted", "ok", "ok", "ok"]
+    assert sorted(run.info.status for run in mlflow_runs(tmp_path)) == ["FINISHED"] * 4 + ["KILLED"]
     again = train(tmp_path, *command)
-    assert again.returncode == 0 and "2 jobs, 0 to run" in again.stdout and len(spools(tmp_path)) == 4
+    assert again.returncode == 0 and "3 jobs, 0 to run" in again.stdout and len(spools(tmp_path)) == 5
 
 
 def in_phase_of(spool: Path, name: str) -> bool:
@@ -88,7 +69,7 @@ def in_phase_of(spool: Path, name: str) -> bool:
 def test_a_sweep_outlives_memory_crash_hang_and_its_own_controller(tmp_path: Path) -> None:
     kinds_of_faults = ["{kind:out_of_memory}", "{kind:signal,signal:11}", "{kind:hang}", "{kind:nothing,step:999}"]
     command = ["-m", *SLEEP, f"+framework.options.fault={','.join(kinds_of_faults)}", "batch_size=4"]
-    command += ["measure.passes=[timing]", "measure.timeout_s=3", "tracking=offline"]
+    command += ["measure.passes=[timing]", "measure.timeout_s=3"]
     process = start(tmp_path, *command)
     wait_until(lambda: len(kinds(tmp_path)["run"]) == 3 and in_phase_of(kinds(tmp_path)["run"][2], "timed"), process)
     process.kill()
@@ -101,10 +82,12 @@ def test_a_sweep_outlives_memory_crash_hang_and_its_own_controller(tmp_path: Pat
     ]  # fmt: skip
     (sweep,) = found["sweep"]
     assert end(sweep)["status"] == "ok" and end(sweep)["cause"] == "3 of 4 jobs did not end ok"
-    library = Library(tmp_path / "runs", f"sqlite:///{tmp_path / 'none.db'}")
-    findings = Report("", library.named(sweep.name)).findings
-    assert [one.number for one in findings] == list(range(1, 14))
-    assert all(one.verdict != UNKNOWN or all(lack.command for lack in one.missing) for one in findings)
+    assert "out of memory in the phase timed" in done.stdout
+    assert sorted(run.info.status for run in mlflow_runs(tmp_path)) == ["FAILED"] * 4 + ["FINISHED"] * 2 + ["KILLED"]
+    found_in = json.loads((sweep / "report" / "report.json").read_text())
+    assert [one["number"] for one in found_in["observations"]] == list(range(1, 14))
+    for one in found_in["observations"]:
+        assert one["verdict"] != UNKNOWN or one["missing"] and all(lack["command"] for lack in one["missing"])
 
 
 def test_fail_fast_runs_no_more_jobs_and_what_has_a_result_stays(tmp_path: Path) -> None:

@@ -30,6 +30,15 @@ def page(report: Report) -> str:
     return environment.get_template("report.html").render(report=report)
 
 
+def write(report: Report, path: Path) -> list[Path]:
+    """The page at `path`, and what it is made of beside it as JSON and CSV; gives the three. Raises OSError."""
+    texts = {".html": page(report), ".json": report.to_json(), ".csv": report.to_csv()}
+    files = {path if suffix == ".html" else path.with_suffix(suffix): text for suffix, text in texts.items()}
+    for file, text in files.items():
+        file.write_text(text, encoding="utf-8")
+    return list(files)
+
+
 def columns(rows: Sequence[dict[str, Any]]) -> list[str]:
     """The columns in which any row has something, in the order of their first row."""
     return [name for name in dict.fromkeys(key for row in rows for key in row) if any(row.get(name) for row in rows)]

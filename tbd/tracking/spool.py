@@ -144,6 +144,11 @@ class Spool:
         write_json(self.path / "request.json", request)
         return self.path / "request.json"
 
+    def tag(self, name: str, value: str) -> None:
+        """Give the run one more tag, which MLflow gets when the spool is sent next."""
+        self.run["tags"] = {**self.run.get("tags", {}), name: value}
+        write_json(self.path / "run.json", self.run)
+
     def event(self, event: str, **fields: Any) -> None:
         """Append an event to controller.jsonl. Raises SpoolFull, once, where the disk is full."""
         self.writer.write(event, **fields)

@@ -16,9 +16,9 @@ its precision, FOLDER/right.npz:
 With --same also FOLDER/NAME.npz with the same of the batch in each other form (SAME in tests/models/known) that must
 change nothing. With --faults FAULT ... also FOLDER/FAULT.npz with each of these deliberate mistakes
 (tests/parity/faults.py). With --own-kernels, of PyTorch, also FOLDER/own_kernels.npz with the same by its own kernels,
-where else it takes oneDNN's. With --learn also FOLDER/learning.npz: `losses` of training on the synthetic source for the
-model's LEARNING_STEPS. With --also PRECISION ... also FOLDER/PRECISION.npz with loss and gradients alone, in each of
-these precisions.
+where else it takes oneDNN's. With --learn also FOLDER/learning.npz: `losses` of training on the synthetic source for
+the model's LEARNING_STEPS. With --also PRECISION ... also FOLDER/PRECISION.npz with loss and gradients alone, in each
+of these precisions.
 """
 
 import argparse

@@ -74,7 +74,8 @@ def write(library: "Library", title: str, runs: "list[Run]", output: Path) -> in
     for finding in report.findings:
         print(f"{finding.number:2}. {finding.verdict:15}  {finding.claim}")
     print(f"report   {output}, its data {', '.join(path.name for path in files[1:])}")
-    print(publish(library, runs, files, "report", report.to_markdown()))
+    folder = f"reports/{output.stem}"  # not `report`, which is the sweep's own, as its SHA256SUMS has it
+    print(publish(library, runs, files, folder, report.to_markdown(folder)))
     return EXIT_OK
 
 

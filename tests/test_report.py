@@ -42,23 +42,23 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-FILES = {"report/report.html", "report/report.json", "report/report.csv"}
+FILES = {"report.html", "report.json", "report.csv"}
 
 
-def sweep_in_mlflow(folder: Path) -> tuple[set[str], str]:
-    """(the files of the sweep's report, its description) as MLflow has them."""
+def sweep_in_mlflow(folder: Path, place: str) -> tuple[set[str], str]:
+    """(the files in this folder of the sweep's run, its description) as MLflow has them."""
     from mlflow import MlflowClient
 
     (sweep,) = [run for run in mlflow_runs(folder) if run.data.tags["tbd.kind"] == "sweep"]
     client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
-    found = {file.path for file in client.list_artifacts(sweep.info.run_id, "report")}
+    found = {file.path.removeprefix(f"{place}/") for file in client.list_artifacts(sweep.info.run_id, place)}
     return found, sweep.data.tags["mlflow.note.content"]
 
 
 def test_a_sweep_ends_with_its_report_and_mlflow_has_it(swept: Path) -> None:
     (place,) = (swept / "runs").glob("*/report/report.html")
     assert sorted(row["batch_size"] for row in csv.DictReader(place.with_suffix(".csv").open())) == ["4", "8"]
-    files, description = sweep_in_mlflow(swept)
+    files, description = sweep_in_mlflow(swept, "report")
     assert files == FILES and "| 13. Network bandwidth" in description and "2 runs: " in description
 
 
@@ -73,7 +73,8 @@ def test_without_a_filter_it_is_of_the_newest_sweep_and_goes_to_its_run(swept: P
     assert "<!doctype html>" in (swept / "report.html").read_text()
     assert len(json.loads((swept / "report.json").read_text())["observations"]) == 13
     assert "logged to the sweep's run" in done.stdout
-    assert sweep_in_mlflow(swept)[0] == FILES
+    files, description = sweep_in_mlflow(swept, "reports/report")
+    assert files == FILES and "in the folder reports/report." in description
 
 
 def test_a_comparison_goes_to_the_sweeps_run_where_that_is_asked_for(

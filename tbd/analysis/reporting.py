@@ -109,13 +109,13 @@ class Report:
         }
         return json.dumps(whole, indent=1, default=list)
 
-    def to_markdown(self) -> str:
-        """The verdicts, for the description of a run in MLflow."""
+    def to_markdown(self, folder: str = "report") -> str:
+        """The verdicts, for the description of a run in MLflow that has the report among its artifacts in `folder`."""
         lines = ["| observation | verdict | |", "|---|---|---|"]
         lines += [f"| {one.number}. {one.claim} | {one.verdict} | {one.summary} |" for one in self.findings]
         return "\n".join(
             [
-                f"{len(self.runs)} runs: {self.title}. The whole report is among the artifacts, in the folder report.",
+                f"{len(self.runs)} runs: {self.title}. The whole report is an artifact, in the folder {folder}.",
                 "",
                 *(f"- {note}" for note in self.notes),
                 "",

@@ -87,7 +87,7 @@ def test_a_sweep_outlives_memory_crash_hang_and_its_own_controller(tmp_path: Pat
     found_in = json.loads((sweep / "report" / "report.json").read_text())
     assert [one["number"] for one in found_in["observations"]] == list(range(1, 14))
     for one in found_in["observations"]:
-        assert one["verdict"] != UNKNOWN or one["missing"] and all(lack["command"] for lack in one["missing"])
+        assert one["verdict"] != UNKNOWN or one["missing"] and all(command for _, command in one["missing"])
 
 
 def test_fail_fast_runs_no_more_jobs_and_what_has_a_result_stays(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tbd.analysis.evidence import Evidence
 from tbd.analysis.finding import FAILS, HOLDS, UNKNOWN, Finding
-from tbd.analysis.observations import OBSERVATIONS, all_findings
+from tbd.analysis.observations import OBSERVATIONS, all_findings, rising
 from tbd.analysis.runs import Run
 from tbd.config.compose import compose_one, jobs_of
 from tbd.config.plan import plan
@@ -174,3 +174,12 @@ def test_no_command_asks_for_a_framework_where_it_does_not_run() -> None:
 def test_no_run_gives_no_verdict() -> None:
     for found in all_findings(Evidence([])):
         assert found.verdict == UNKNOWN and found.missing and not found.rows
+
+
+def test_a_share_that_falls_with_the_batch_is_not_drawn_as_one_that_stays() -> None:
+    name = "gpu_compute_utilization"
+    runs = by_batch(name, {8: 0.5, 16: 0.75}, **GPU) + by_batch(name, {8: 0.5, 16: 0.25}, "inception_v3", **GPU)
+    (picture,) = rising.picture("", Evidence(runs).curves, lambda curve: name)
+    shown = {part: dict(zip(picture.names, sizes, strict=True)) for part, sizes in picture.parts.items()}
+    assert [list(bars.values()) for bars in shown.values()] == [[50.0, 25.0], [25.0, 0.0], [0.0, 25.0]]
+    assert list(shown) == ["at both", "more at the largest batch", "less at the largest batch"]

@@ -24,11 +24,13 @@ def case(curve: Curve, metric: Callable[[Curve], str]) -> Case:
 
 
 def picture(title: str, curves: Sequence[Curve], metric: Callable[[Curve], str]) -> list[Bars]:
-    """The share at the smallest batch, and what the largest adds."""
+    """The share at the smallest batch and at the largest: what both have, and what one has beyond the other."""
     found = [(curve.label, list(curve.values(metric(curve)).values())) for curve in curves]
     ends = sorted(((label, values[0].value, values[-1].value) for label, values in found), key=lambda end: -end[2])
     parts = {
-        "at the smallest batch": [100 * first for _, first, _ in ends],
-        "more at the largest": [100 * max(0.0, last - first) for _, first, last in ends],
+        "at both": [100 * min(first, last) for _, first, last in ends],
+        "more at the largest batch": [100 * max(0.0, last - first) for _, first, last in ends],
+        "less at the largest batch": [100 * max(0.0, first - last) for _, first, last in ends],
     }
-    return [Bars(title, "%", [label for label, _, _ in ends], parts)] if ends else []
+    shown = {part: shares for part, shares in parts.items() if part == "at both" or any(shares)}
+    return [Bars(title, "%", [label for label, _, _ in ends], shown)] if ends else []

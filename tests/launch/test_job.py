@@ -14,7 +14,7 @@ LOST = "node 1 went away: its step ended"
     [
         ([(0, "ok")], {0: "ok"}, None, ("ok", "")),
         ([(0, "lost_node"), (1, "crashed")], {0: "lost_node", 1: "crashed"}, None, ("crashed", "rank 1: crashed")),
-        ([(1, "timed_out"), (0, "crashed")], {}, None, ("nan_loss", "rank 1: timed_out")),
+        ([(1, "timed_out"), (0, "crashed")], {}, None, ("timed_out", "rank 1: timed_out")),
         ([], {0: "crashed"}, LOST, ("crashed", "node 0: crashed")),
         ([(1, "lost_node")], {0: "crashed", 1: "lost_node"}, None, ("crashed", "node 0: crashed")),
         ([(0, "lost_node")], {0: "lost_node"}, LOST, ("lost_node", LOST)),

@@ -60,10 +60,10 @@ def event(name: str, category: str, begin: float, duration: float, tid: int = 1,
 
 def analyse(path: Path) -> None:
     """What the record of a run makes of its trace; prints events, seconds and MB."""
-    from tbd.measure import trace
+    from tbd.measure.garbage import without_collecting
     from tbd.worker.passes import peak_rss_bytes
 
-    with trace.without_collecting():  # as where it is recorded
+    with without_collecting():  # as where it is recorded
         told = analysis(path)
     # ru_maxrss would begin with that of the process that wrote the trace
     print(told.format(mb=peak_rss_bytes() / 1e6))

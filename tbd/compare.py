@@ -1,13 +1,14 @@
 """python -m tbd.compare A B [...]: runs side by side, how sure the differences are, and what moved."""
 
 import argparse
-import gc
 import json
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tbd.measure.garbage import without_collecting
 
 if TYPE_CHECKING:
     from tbd.analysis.comparison import Comparison
@@ -17,6 +18,7 @@ EXIT_OK = 0
 EXIT_USAGE = 2
 
 
+@without_collecting()
 def main(arguments: list[str] | None = None) -> int:
     """Gives the exit code: 0, or 2 where a word means no run."""
     parser = argparse.ArgumentParser(
@@ -101,5 +103,4 @@ def log(library: "Library", comparison: "Comparison") -> str:
 
 
 if __name__ == "__main__":
-    gc.disable()  # of 1,000 runs' objects none is garbage: looking for it takes a third of the time
     sys.exit(main())

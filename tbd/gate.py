@@ -1,11 +1,12 @@
 """python -m tbd.gate --baseline FILTER: whether new runs are worse than a baseline, for CI."""
 
 import argparse
-import gc
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tbd.measure.garbage import without_collecting
 
 if TYPE_CHECKING:
     from tbd.analysis.runs import Library, Run
@@ -14,6 +15,7 @@ EXIT_USAGE = 2
 EPILOG = "Exit code: 0 no regression, 1 a regression, 3 the data can't tell: then it says how many more repeats would."
 
 
+@without_collecting()
 def main(arguments: list[str] | None = None) -> int:
     """Gives the exit code."""
     parser = argparse.ArgumentParser(
@@ -111,5 +113,4 @@ def newest(library: "Library", baseline: "list[Run]") -> "list[Run]":
 
 
 if __name__ == "__main__":
-    gc.disable()  # of 1,000 runs' objects none is garbage: looking for it takes a third of the time
     sys.exit(main())

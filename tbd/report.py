@@ -1,11 +1,12 @@
 """python -m tbd.report [FILTER] --output FILE: what runs say together, and the TBD paper's observations on them."""
 
 import argparse
-import gc
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tbd.measure.garbage import without_collecting
 
 if TYPE_CHECKING:
     from tbd.analysis.runs import Library, Run
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 EXIT_OK, EXIT_USAGE = 0, 2
 
 
+@without_collecting()
 def main(arguments: list[str] | None = None) -> int:
     """Gives the exit code: 0 the report is written, 2 no run was found or it can't be written."""
     parser = argparse.ArgumentParser(
@@ -80,5 +82,4 @@ def write(library: "Library", title: str, runs: "list[Run]", output: Path) -> in
 
 
 if __name__ == "__main__":
-    gc.disable()  # of 1,000 runs' objects none is garbage: looking for it takes a third of the time
     sys.exit(main())

@@ -1,13 +1,11 @@
 """What ran during the traced steps, from a Chrome trace (docs/trace.md; the Trace Event Format): one table of events
 for all frameworks, and what is made of it."""
 
-import contextlib
 import functools
-import gc
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +14,7 @@ import numpy as np
 
 from tbd.measure import chrome
 from tbd.measure.events import Absent, Trace
+from tbd.measure.garbage import without_collecting
 from tbd.measure.places import MARK, PHASES, Facts, Mark, place
 from tbd.measure.work import FORMULAS, Work, of_operator
 
@@ -80,18 +79,6 @@ class Operator:
     category: str
     count: int = 0
     self_us: float = 0.0
-
-
-@contextlib.contextmanager
-def without_collecting() -> Iterator[None]:
-    """No looking for garbage in cycles: of millions of events, none of them in one, that takes most of the time."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 @without_collecting()

@@ -7,14 +7,15 @@ import io
 import json
 from pathlib import Path
 
-from tbd.measure import figures, memory_report, trace
+from tbd.measure import figures, memory_report
 from tbd.measure.events import Absent
+from tbd.measure.garbage import without_collecting
 from tbd.measure.run import Run
 from tbd.tracking import events_table, memory_page, roofline_page, summary
 from tbd.tracking.spool import Spool, write_atomically
 
 
-@trace.without_collecting()
+@without_collecting()
 def write(spool: Spool) -> figures.Figures:
     """Compute the run's figures and write what shows them; a file that would not change is left alone."""
     run = Run(spool.path)

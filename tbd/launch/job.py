@@ -220,11 +220,15 @@ def judge(follower: Follower, lost: str | None) -> tuple[str, str]:
     ranks = [event for event in follower.rank_ends if event.get("status") not in (status.OK, status.INTERRUPTED)]
     ranks.sort(key=lambda event: (event.get("status") == status.LOST_NODE, float(event.get("t", 0.0))))
     of_ranks = [(str(event["status"]), f"rank {event['rank']}: {event['cause']}") for event in ranks]
-    of_nodes = [(name, f"node {node}: {cause}") for node, (name, cause) in sorted(follower.node_ends.items())]
-    of_nodes = [(name, cause) for name, cause in of_nodes if name != status.OK]
-    for name, cause in (*of_ranks, *of_nodes):
+    of_nodes = [
+        (name, f"node {node}: {cause}")
+        for node, (name, cause) in sorted(follower.node_ends.items())
+        if name != status.OK
+    ]
+    failed = of_ranks + of_nodes
+    for name, cause in failed:
         if name not in (status.LOST_NODE, status.INTERRUPTED):
             return name, cause
     if lost:
         return status.LOST_NODE, lost
-    return next(iter((*of_ranks, *of_nodes)), (status.OK, ""))
+    return failed[0] if failed else (status.OK, "")

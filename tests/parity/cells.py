@@ -1,5 +1,6 @@
 """The cells, the frameworks' interpreters and the requests that the tests give them."""
 
+import functools
 import json
 import os
 import pathlib
@@ -63,6 +64,7 @@ def planted(network, framework):
     return sorted(set(inside) - set(own)) + outside[turn % len(others) :: len(others)]
 
 
+@functools.cache
 def faults_of(network):
     """{name: Fault class} of the faults that a network can have."""
     return faults.of_specification(models.create(model_of(network), options_of(network)))

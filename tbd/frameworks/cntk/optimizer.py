@@ -2,8 +2,7 @@
 
 CNTK's own go over the numbers once, where a network of operators, which the universal learner computes, does many
 times. Momentum is the same where the learning rate doesn't change (OwnSgd), adam with other averages (OwnAdam); none
-clips by the norm of all gradients. Learners get the gradients of the loss itself, which is one number: nothing is
-divided by a count of samples.
+clips. Learners get the gradients of the loss itself, which is one number: nothing is divided by a count of samples.
 
 What CNTK computes of Constants and weights alone it takes for constant and keeps: of such a network every operator has
 memory of its own, some 20 times the weights'. So every number here is one that CNTK has to draw at each step, plus 0.
@@ -17,7 +16,7 @@ from tbd.models.specification import learning_rate_at
 
 def create(optimizer, parameters):
     """The Rule that moves the weights of `parameters` as an Optimizer of the specification says."""
-    clips = optimizer.clip_norm is not None
+    clips = optimizer.clip_norm is not None or optimizer.clip_weights is not None
     sgd = Sgd if clips or callable(optimizer.learning_rate) else OwnSgd
     adam = Adam if clips else OwnAdam
     return {"sgd": sgd, "adam": adam, "rmsprop": RmsProp}[optimizer.kind](optimizer, parameters)
